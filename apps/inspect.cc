@@ -40,10 +40,10 @@ int inspect_select(const std::vector<std::string>& arguments) {
       ->type_name("M");
   const auto count = app.add_option("--k", k, "how many to choose")->check(CLI::NonNegativeNumber)->type_name("K");
   app.add_option("--density", density, "instead: the share, k = max(1, ceil(D n)) [0.001]")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_from_to(0, 1))
       ->type_name("D")
       ->excludes(count);
-  app.add_option("--threshold", options.threshold, "of fixed")->check(CLI::NonNegativeNumber)->type_name("X");
+  app.add_option("--threshold", options.threshold, "of fixed")->check(number_from_to(0, 1e30))->type_name("X");
   app.add_option("--sign", sign, "any, positive, negative [any]")
       ->check(CLI::IsMember({"any", "positive", "negative"}))
       ->type_name("S");

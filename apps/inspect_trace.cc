@@ -40,7 +40,7 @@ TraceSummary summary_of(int rank, const TraceFile::Line& computing,
                         const std::vector<const TraceFile::Span*>& messages) {
   std::vector<double> starts = step_starts(computing);
   require<DataError>(!starts.empty(), "rank ", rank, " has no forward in this trace");
-  require<DataError>(starts.size() >= 2, "rank ", rank, " has ", starts.size(), " step in this trace: train some");
+  require<DataError>(starts.size() >= 2, "rank ", rank, " has ", starts.size(), " step in this trace");
   double end = 0;
   for (const TraceFile::Span& s : computing.spans)
     if (!in_evaluation(computing, s)) end = std::max(end, s.end);
@@ -129,7 +129,13 @@ int inspect_trace(const std::vector<std::string>& arguments) {
   app.add_flag("--json", json, "one object");
   app.add_flag("--markdown", markdown, "a table for docs");
   if (const auto done = parse_tool(app, arguments)) return *done;
-  const std::vector<TraceSummary> ranks = summarize_trace(read_trace(file));
+  const TraceFile trace = read_trace(file);
+  std::vector<TraceSummary> ranks;
+  try {
+    ranks = summarize_trace(trace);
+  } catch (const DataError& e) {
+    throw DataError(concat(file, ": ", e.what(), ". Name a file that --trace has written of some steps."));
+  }
   if (json) {
     auto all = nlohmann::ordered_json::array();
     for (const TraceSummary& r : ranks)

@@ -28,6 +28,8 @@ class LanguageTask final : public Task {
 
   std::unique_ptr<Workload> workload(const TrainOptions& o, const dist::Worker& worker) override {
     const models::GptRecipe* const gpt = models::gpt_recipe(o.model);
+    // Whether the prompt can be read is to be known before hours of training.
+    if (o.generate.words > 0 && data_.get()->tokens.kind != Tokens::Kind::words) data_.get()->encode(o.generate.prompt);
     return gpt ? of_blocks(o, gpt->model, worker) : of_streams(o, worker);
   }
 

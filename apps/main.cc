@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -21,10 +22,34 @@ extern "C" int omp_get_max_threads() __attribute__((weak));  // null in a progra
 namespace laconic {
 namespace {
 
+/// Returns the text as a terminal may show it: other control characters than line breaks and tabs as \xNN, and of a
+/// very long one, as a file of options can make it, its beginning and its end.
+std::string fit_to_print(const std::string& text) {
+  constexpr std::size_t kMost = 6000, kEnd = 1000;
+  std::string fit;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text.size() > kMost && i == kMost - kEnd) fit += " ... ", i = text.size() - kEnd;
+    const auto c = static_cast<unsigned char>(text[i]);
+    const bool shows = (c >= 0x20 && c != 0x7f) || c == '\n' || c == '\t';
+    fit += shows ? std::string(1, text[i]) : concat("\\x", "0123456789abcdef"[c / 16], "0123456789abcdef"[c % 16]);
+  }
+  return fit;
+}
+
 int report(const std::string& text, int exit_code) {
   std::fflush(stdout);
-  std::fprintf(stderr, "laconic: error: %s\n", text.c_str());
+  std::fprintf(stderr, "laconic: error: %s\n", fit_to_print(text).c_str());
   return exit_code;
+}
+
+/// The exit code of a program whose work ended with `exit_code`: another one if what it printed is lost.
+int after_output(int exit_code) {
+  errno = 0;
+  const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  if (!lost || exit_code != 0) return exit_code;
+  return report(concat("what was printed could not be written", errno != 0 ? concat(": ", std::strerror(errno)) : "",
+                       ". Free some space, or send it elsewhere."),
+                1);
 }
 
 /// All ranks of an MPI run read the same command line, and rank 0 says what is wrong with it: the first to leave ends
@@ -75,9 +100,17 @@ LACONIC_BEFORE_ALL void bound_waits(char** argv, char** envp) {
   syscall(SYS_execve, path, argv, environment);
 }
 
+/// Gives the places of input, output and errors to /dev/null where they are closed: a file that the program opens
+/// would take them, and what is printed would stand in it.
+LACONIC_BEFORE_ALL void fill_closed_places() {
+  for (int fd = 0; fd <= 2; ++fd)
+    if (syscall(SYS_fcntl, fd, F_GETFD) < 0) syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR);
+}
+
 /// Runs before any library's constructor, since UCX, which Open MPI 6 links, installs a handler for SIGHUP in its own
 /// and so takes away what nohup had set. No sanitizer and no C library has started here: system calls alone are safe.
 LACONIC_BEFORE_ALL void before_all(int, char** argv, char** envp) {
+  fill_closed_places();
   bound_waits(argv, envp);
   syscall(SYS_rt_sigaction, SIGHUP, nullptr, hangup_at_start, std::size_t{8});
 }
@@ -89,7 +122,7 @@ int run_main(const std::function<int()>& body) {
   if (ignores_hangup()) std::signal(SIGHUP, SIG_IGN);  // a library may have set a handler since
   std::signal(SIGXFSZ, SIG_IGN);                       // a file may grow no more: whoever writes it says so
   try {
-    return body();
+    return after_output(body());
   } catch (const UsageError& e) {
     return report(whose_error() + Settings::as_options(e.what()), exit_code_of(e));
   } catch (const std::bad_alloc&) {

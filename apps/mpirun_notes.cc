@@ -70,7 +70,10 @@ std::string MpirunNotes::end(int exit_code) {
   std::string text = std::exchange(note_, "") + std::exchange(dashes_, "");
   for (const int s : {SIGINT, SIGTERM, SIGHUP}) expect(s);  // as an exit code: a training that they stopped in order
   if (exit_code != 0 && silent_) failed_ = true;            // Open MPI 5 does not always note it
-  if (!failed_ || verdict() || expected_.contains(exit_code - 128)) return text;
+  if (exit_code == 0 || verdict() || as_asked_ || expected_.contains(exit_code - 128)) return text;
+  if (!failed_)
+    return concat(text, "laconic: error: mpirun ended with exit code ", exit_code,
+                  " (launch): see what it wrote before this.\n");
   const std::string rank = failed_rank_.empty() ? "a rank" : "rank " + failed_rank_;
   if (failed_rank_.empty() && exit_code > 128) return text + lose(rank, exit_code - 128);
   return concat(text, "laconic: error: ", rank, " ended with exit code ", exit_code,
@@ -92,7 +95,7 @@ std::string MpirunNotes::close(const std::string& end) {
   std::smatch parts;
   if (std::regex_search(note, parts, signal)) {
     const int number = number_from<int>(parts[3].str()).value_or(0);
-    if (expected_.contains(number)) return "";
+    if (expected_.contains(number)) return as_asked_ = true, "";
     return lose(concat("rank ", parts[1].str(), several_hosts_ ? " on " + parts[2].str() : ""), number);
   }
   if (std::regex_search(note, parts, failure)) {

@@ -15,7 +15,7 @@ class MpirunNotes {
   /// Returns the text to print for the next line (given without its end): nothing, or whole lines.
   std::string take(const std::string& line);
   /// Returns the text to print when mpirun has ended with this exit code: the lines that were held back, and one
-  /// sentence if a rank failed without any.
+  /// sentence if a rank, or mpirun itself, failed without any.
   std::string end(int exit_code);
 
   /// Ranks that this signal ends are not told: it was asked for.
@@ -33,6 +33,7 @@ class MpirunNotes {
   bool silent_ = true;    // not a line has come
   bool repeats_ = false;  // what comes is another rank's error, after the first
   std::set<int> expected_;
+  bool as_asked_ = false;    // a signal ended a rank, and it was expected
   bool failed_ = false;      // a rank ended with an exit code other than 0
   std::string failed_rank_;  // which, if mpirun came to telling that
   std::string dashes_;  // a line of dashes: what follows tells what it begins, or that it ended something

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <thread>
 #include <tuple>
 
@@ -202,6 +203,20 @@ void settle_learning_rate(const Settings& settings, TrainOptions& o) {
   }
 }
 
+/// Refuses two outputs with one path: the later would be written over the earlier.
+void refuse_one_path_for_two(const TrainOptions& o) {
+  std::map<std::filesystem::path, const char*> written;
+  for (const auto& [path, name] :
+       {std::pair{&o.log, "--log"}, {&o.trace, "--trace"}, {&o.report, "--report"}, {&o.export_path, "--export"}}) {
+    std::error_code ignored;
+    const auto where = std::filesystem::weakly_canonical(*path, ignored);
+    if (path->empty() || path->starts_with("/dev/")) continue;
+    if (const auto [other, is_new] = written.emplace(where, name); !is_new)
+      refuse("two outputs would be written to " + *path, concat(other->second, " and ", name),
+             "give each its own file");
+  }
+}
+
 void settle_texts(const Settings& settings, const TrainOptions& o, bool gpt) {
   if (!gpt && settings.given("tied") && settings.given("untied"))
     refuse("the two contradict each other", "--tied and --untied", "leave one of them out");
@@ -232,6 +247,7 @@ void settle(const Settings& settings, TrainOptions& o, const Program& program) {
   settle_codec(o);
   require_bearable(o);
   refuse_idle(settings, o);
+  refuse_one_path_for_two(o);
   checked_precision(o.precision, o.device, "--precision");
   settle_learning_rate(settings, o);  // now the number of servers is known, and so that of workers
   const int servers = o.servers.value_or(0), started = dist::ranks_under_mpirun() - servers;

@@ -241,10 +241,11 @@ int plot_trace(const std::vector<std::string>& arguments) {
     const std::string path = equals == std::string::npos ? argument : argument.substr(equals + 1);
     Drawn d{.trace = read_trace(path), .title = "", .begin = 0, .span = 0};
     const TraceFile::Line* const computing = d.trace.computing(0);
-    require<DataError>(computing, path, ": rank 0 has not computed in this trace");
+    require<DataError>(computing, path,
+                       ": rank 0 has not computed in this trace. Name a file that --trace has written.");
     const std::vector<double> starts = step_starts(*computing);
     const auto there = static_cast<std::int64_t>(starts.size()) - 1;  // the last one's end is not known
-    require<DataError>(there >= 1, path, ": there is no whole step in this trace: train some");
+    require<DataError>(there >= 1, path, ": there is no whole step in this trace. Train some.");
     const auto [first, last] = steps.empty()
                                    ? std::pair{std::min<std::int64_t>(3, there), std::min<std::int64_t>(4, there)}
                                    : step_range(steps, "--steps");

@@ -40,6 +40,17 @@ void refuse_extras(const CLI::App& app) {
 
 }  // namespace
 
+CLI::Validator number_from_to(double low, double high) {
+  return CLI::Validator(
+      [low, high](const std::string& text) {
+        const auto value = number_from<double>(text);
+        return value && *value >= low && *value <= high
+                   ? std::string()
+                   : fmt::format("'{:.20}' is no number from {:g} to {:g}", text, low, high);
+      },
+      "", "");
+}
+
 std::optional<int> parse_tool(CLI::App& app, const std::vector<std::string>& arguments) {
   format_help(app, 28);
   app.set_help_flag("-h,--help", "this text");

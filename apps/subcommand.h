@@ -6,6 +6,7 @@
 
 namespace CLI {
 class App;
+class Validator;
 }
 
 namespace laconic {
@@ -21,6 +22,9 @@ struct Subcommand {
 /// for --help prints a page of those there are. `tool` is its full name, as "laconic bench".
 /// throws UsageError: there is none of that name; and what the one throws
 int run_subcommand(const std::string& tool, std::span<const Subcommand> all, const std::vector<std::string>& arguments);
+
+/// The check of an option that takes a number from `low` to `high`. CLI11's own lets one pass that is none (NaN).
+CLI::Validator number_from_to(double low, double high);
 
 /// Parses what follows a tool's name. Returns the exit code if that was all (--help).
 /// Throws UsageError with CLI11's words and the tool's name, which is the app's.

@@ -100,13 +100,20 @@ void print_error(std::string_view text) {
   }
 }
 
-/// The children of this process; orphaned descendants are among them (PR_SET_CHILD_SUBREAPER).
-std::set<pid_t> children() {
-  std::ifstream in("/proc/self/task/" + std::to_string(getpid()) + "/children");
+/// The children of a process, whichever of its threads started them.
+std::set<pid_t> children_of(pid_t parent) {
+  std::error_code gone;
   std::set<pid_t> found;
-  for (pid_t pid; in >> pid;) found.insert(pid);
+  for (std::filesystem::directory_iterator thread(concat("/proc/", parent, "/task"), gone), end; !gone && thread != end;
+       thread.increment(gone)) {
+    std::ifstream in(thread->path() / "children");
+    for (pid_t pid; in >> pid;) found.insert(pid);
+  }
   return found;
 }
+
+/// Those of this process; orphaned descendants are among them (PR_SET_CHILD_SUBREAPER).
+std::set<pid_t> children() { return children_of(getpid()); }
 
 class Supervisor {
  public:
@@ -144,7 +151,7 @@ class Supervisor {
     take_lines();
     if (!line_.empty()) print_line(line_);
     const int code = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
-    tell(notes_.end(code));
+    if (!ended_) tell(notes_.end(code));  // else how it ended says nothing of a rank
     end_descendants();
     Ending ending{.code = notes_.lost() || ended_ ? exit_code_of(LostRank("")) : code,
                   .interrupted = interrupt_.has_value(),
@@ -197,9 +204,16 @@ class Supervisor {
   void ask_for_end(int signal_number) {
     interrupt_ = signal_number;
     asked_ = Clock::now();
+    if (has_begun_nothing()) {  // mpirun would pass a signal on to nobody, and there is nothing to save
+      cut_short_ = true, ends_ = asked_;
+      return;
+    }
     notes_.expect(SIGUSR1);
     kill(mpirun_, SIGUSR1);
   }
+
+  /// Whether mpirun has no child yet: no rank, and no way to another host.
+  bool has_begun_nothing() const { return !status_ && children_of(mpirun_).empty(); }
 
   void reap() {
     int status = 0;

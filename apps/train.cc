@@ -33,18 +33,20 @@ namespace {
 
 std::atomic<std::int64_t> first_interrupt{0};  // when, in ns
 std::atomic<int> interrupted_by{SIGINT};       // what this process got; another rank's interrupt counts as Ctrl-C
+std::atomic<bool> ends_in_order{false};        // once data are read, until all is saved
 bool interrupt_came() { return first_interrupt != 0; }
 
 /// Ctrl-C, SIGTERM and SIGHUP ask for an orderly end: the step is finished and saved; so does SIGUSR1, which mpirun
-/// passes on without killing anybody (apps/launch.cc). A second one ends at once.
+/// passes on without killing anybody (apps/launch.cc). A second one ends at once, and so does any while there is
+/// nothing to finish: data are read, a plan is described, a text is written by what has learned.
 extern "C" void on_interrupt(int signal_number) {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   const std::int64_t now = std::int64_t{time.tv_sec} * 1000000000 + time.tv_nsec;
   std::int64_t first = 0;
-  if (first_interrupt.compare_exchange_strong(first, now)) {
+  if (ends_in_order && first_interrupt.compare_exchange_strong(first, now)) {
     interrupted_by = signal_number;
-  } else if (now - first > std::chrono::nanoseconds(kSameInterrupt).count()) {
+  } else if (!ends_in_order || now - first > std::chrono::nanoseconds(kSameInterrupt).count()) {
     signal(signal_number, SIG_DFL);
     raise(signal_number);
   }
@@ -69,9 +71,14 @@ void listen_to_signals() {
 }
 
 /// throws DataError if no file can be made in `folder`, or in what is there of its path
-void try_folder(std::filesystem::path folder) {
+void try_folder(std::filesystem::path folder, const char* option) {
+  const std::string whole = folder.string();
   while (!folder.empty() && !std::filesystem::exists(folder)) folder = folder.parent_path();
-  const AtomicFile probe((folder / "probe").string());
+  try {
+    const AtomicFile probe((folder / "probe").string());
+  } catch (const DataError&) {
+    throw DataError(concat("no file can be made in ", whole, " (", option, "): give another folder, or free this one"));
+  }
 }
 
 class Observers final : public Observer {
@@ -196,11 +203,13 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
       worker.engine.set_trace(&trace.row(worker.rank, "communication"));
     }
     if (worker.serves()) {
+      ends_in_order = !o.dry_run;
       serve(worker, *o.method, options);
       if (!o.trace.empty() && !o.dry_run && !o.eval_only) write_trace(trace, worker, o.trace);
       return;
     }
     std::unique_ptr<Workload> workload = task.workload(o, worker);
+    ends_in_order = !o.dry_run;  // before ranks meet: one that a signal ended would take along the others' first steps
     Trainer trainer(worker, *workload, o.method, options, &observers);
     if (o.dry_run) {
       if (worker.rank == 0) fmt::print("{}", trainer.description());
@@ -228,7 +237,10 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
     print_link(o, report.link);
     summary.link_late_share = report.link.late_share();
   }
-  if (trained) task.finish(o, *trained);
+  if (trained) {
+    ends_in_order = false;
+    task.finish(o, *trained);
+  }
   return summary;
 }
 
@@ -296,7 +308,7 @@ int run_training(const TrainOptions& options, Task& task) {
       // Whether they can be written is to be known before hours of training.
       for (const std::string& path : {o.log, o.trace, o.report})
         if (!path.empty()) const AtomicFile probe(path);
-      if (!o.trainer.dump_gradients.empty()) try_folder(o.trainer.dump_gradients);
+      if (!o.trainer.dump_gradients.empty()) try_folder(o.trainer.dump_gradients, "--dump-gradients");
     }
     Observers observers;
     if (speaks && !o.quiet && !o.dry_run) observers.add(std::make_unique<Progress>(std::cout, Progress::for_stdout()));

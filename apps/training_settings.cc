@@ -19,7 +19,9 @@ constexpr auto kModelGroup = "Model and data", kTrainGroup = "Training", kSaveGr
 
 Every every(const std::string& text, const std::string& where) {
   const bool in_steps = text.size() > 2 && text.compare(text.size() - 2, 2, "it") == 0;
-  const auto count = number_from<std::int64_t>(in_steps ? text.substr(0, text.size() - 2) : text);
+  const std::string number = in_steps ? text.substr(0, text.size() - 2) : text;
+  const auto count = number_from<std::int64_t>(number);
+  if (count && *count > kMostOf<std::int64_t>) whole<std::int64_t>(number, where, 1);  // says how many may be
   if (!count || *count < 1) refuse("'" + text + "' is not a period", where, "give epochs, as 2, or steps, as 200it");
   return {*count, in_steps};
 }

@@ -84,6 +84,8 @@ FileSum FileSum::parse(const std::string& text) {
 }
 
 FileSum sum_of_file(const std::string& path) {
+  struct stat info {};  // a pipe would have to be waited for
+  require<DataError>(::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode), path, " is no file. Correct the path.");
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
   require<DataError>(file != nullptr, path, ": could not be opened: ", std::strerror(errno), ". Check the path.");
   FileSum sum;

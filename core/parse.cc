@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <utility>
 
 namespace laconic {
@@ -13,10 +14,11 @@ void refuse(const std::string& what, const std::string& where, const std::string
 double real(const std::string& text, const std::string& where, double low, double high, const std::string& example) {
   const auto value = number_from<double>(text);
   if (!value) refuse("'" + text + "' is not a number", where, "give one, as " + where + " " + example);
-  if (*value < low || *value > high)
+  constexpr double kMost = std::numeric_limits<float>::max();
+  if (*value < low || *value > std::min(high, kMost))
     refuse(text + " is out of range", where,
-           std::isinf(high) ? fmt::format("give a number of at least {}, as {} {}", low, where, example)
-                            : fmt::format("give a number from {} to {}, as {} {}", low, high, where, example));
+           high >= kMost ? fmt::format("give a number of at least {}, as {} {}", low, where, example)
+                         : fmt::format("give a number from {} to {}, as {} {}", low, high, where, example));
   return *value;
 }
 

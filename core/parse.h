@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -29,17 +30,23 @@ std::optional<T> number_from(const std::string& text) {
   return value;
 }
 
-/// A whole number of at least `least`. throws UsageError
+/// The most that a whole number may be: a count of 64 bits is multiplied by others, and stays far from its limit.
 template <class T>
-T whole(const std::string& text, const std::string& where, T least) {
+constexpr T kMostOf = std::is_same_v<T, std::int64_t> ? T{1'000'000'000} : std::numeric_limits<T>::max();
+
+/// A whole number from `least` to `most`. throws UsageError
+template <class T>
+T whole(const std::string& text, const std::string& where, T least, T most = kMostOf<T>) {
   const auto value = number_from<T>(text);
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  if (digits && (!value || *value > most)) refuse(concat(text, " is too much"), where, concat("give at most ", most));
   if (!value || *value < least)
     refuse(concat("'", text, "' is not a whole number of at least ", least), where,
            concat("give one, as ", where, " ", std::max<T>(least, 4)));
   return *value;
 }
 
-/// A number in [low, high]. throws UsageError
+/// A number in [low, high]; one that a float holds. throws UsageError
 double real(const std::string& text, const std::string& where, double low, double high, const std::string& example);
 
 /// `text`, if it is one of the choices. throws UsageError "unknown KIND ...", naming the nearest and all of them

@@ -3,17 +3,19 @@
 #include <stdlib.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
+#include <system_error>
 
 #include "core/error.h"
 
 namespace laconic {
 
-ScratchFolder::ScratchFolder(const std::string& who, const std::string& advice)
-    : path_((std::filesystem::temp_directory_path() / ("laconic-" + who + "-XXXXXX")).string()) {
-  require<DataError>(mkdtemp(path_.data()) != nullptr, who,
-                     ": no temporary folder could be made: ", std::strerror(errno), ". Set TMPDIR", advice, ".");
+ScratchFolder::ScratchFolder(const std::string& who, const std::string& advice) : path_("laconic-" + who + "-XXXXXX") {
+  std::error_code error;
+  path_ = (std::filesystem::temp_directory_path(error) / path_).string();
+  if (!error && mkdtemp(path_.data()) == nullptr) error.assign(errno, std::generic_category());
+  require<DataError>(!error, who, ": no temporary folder could be made: ", error.message(), ". Set TMPDIR", advice,
+                     ".");
 }
 
 ScratchFolder::~ScratchFolder() {

@@ -100,14 +100,17 @@ std::string grouped(std::uint64_t number) {
 }
 
 std::string find_file(const std::vector<std::string>& folders, const std::vector<std::string>& names) {
+  std::string other;  // a folder, or a link to nothing: whoever opens it says so
   for (const std::string& folder : folders)
     for (const std::string& name : names)
       for (const char* suffix : {"", ".gz"}) {
         const fs::path path = fs::path(folder) / (name + suffix);
         std::error_code ignored;
         if (fs::is_regular_file(path, ignored)) return path.string();
+        if (other.empty() && &name == &names.front() && fs::exists(fs::symlink_status(path, ignored)))
+          other = path.string();
       }
-  return "";
+  return other;
 }
 
 }  // namespace laconic

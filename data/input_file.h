@@ -58,7 +58,8 @@ std::vector<std::byte> read_file(const std::string& path);
 std::string grouped(std::uint64_t number);
 
 /// The first of `names` that is a regular file in one of `folders`, as given or with ".gz" behind it; folders are tried
-/// in order. "" if there is none.
+/// in order. Else what has the first name and is no regular file, as a link to nothing, for whoever opens it says what
+/// is wrong; "" if there is none.
 std::string find_file(const std::vector<std::string>& folders, const std::vector<std::string>& names);
 
 }  // namespace laconic

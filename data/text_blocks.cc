@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -27,31 +28,52 @@ TextBlocks TextBlocks::training(const std::vector<std::int32_t>& text, const Opt
   return blocks;
 }
 
-TextBlocks TextBlocks::evaluation(const std::vector<std::int32_t>& text, const Options& options) {
-  TextBlocks blocks(text, options);
+std::vector<std::int64_t> TextBlocks::all_of(const std::vector<std::int32_t>& text, std::int64_t length) {
   const std::int64_t foretold = std::max<std::int64_t>(std::ssize(text) - 1, 0);
-  const std::int64_t all = foretold / options.length + (foretold % options.length > 0);
-  blocks.first_ = all * options.rank / options.ranks;
-  blocks.count_ = all * (options.rank + 1) / options.ranks - blocks.first_;
-  blocks.o_.batch = std::min(options.batch, std::max<std::int64_t>(blocks.count_, 1));  // must not overflow
+  std::vector<std::int64_t> blocks(static_cast<std::size_t>(foretold / length + (foretold % length > 0)));
+  std::iota(blocks.begin(), blocks.end(), 0);
   return blocks;
 }
 
+TextBlocks TextBlocks::of(const std::vector<std::int32_t>& text, const Options& options,
+                          const std::vector<std::int64_t>& blocks) {
+  TextBlocks its(text, options);
+  const std::int64_t all = std::ssize(blocks);
+  its.blocks_.assign(blocks.begin() + all * options.rank / options.ranks,
+                     blocks.begin() + all * (options.rank + 1) / options.ranks);
+  its.o_.batch = std::min(options.batch, std::max<std::int64_t>(std::ssize(its.blocks_), 1));  // must not overflow
+  return its;
+}
+
+TextBlocks TextBlocks::evaluation(const std::vector<std::int32_t>& text, const Options& options) {
+  return of(text, options, all_of(text, std::max<std::int64_t>(options.length, 1)));
+}
+
+std::vector<std::int64_t> TextBlocks::unread(const std::vector<std::int64_t>& blocks, int ranks, std::int64_t read) {
+  std::vector<std::int64_t> rest;
+  const std::int64_t all = std::ssize(blocks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::int64_t first = all * rank / ranks, end = all * (rank + 1) / ranks;
+    rest.insert(rest.end(), blocks.begin() + std::min(first + read, end), blocks.begin() + end);
+  }
+  return rest;
+}
+
 std::int64_t TextBlocks::batches() const {
-  if (!seed_) return (count_ + o_.batch - 1) / o_.batch;
+  if (!seed_) return (std::ssize(blocks_) + o_.batch - 1) / o_.batch;
   return std::max<std::int64_t>((std::ssize(*text_) - 1) / o_.length / o_.batch / o_.ranks, 1);
 }
 
 TextBlocks::Batch TextBlocks::batch(std::int64_t number) const {
   const std::int64_t length = o_.length, last = std::ssize(*text_) - 1;
   std::vector<std::int64_t> starts(
-      static_cast<std::size_t>(seed_ ? o_.batch : std::min(o_.batch, count_ - number * o_.batch)));
+      static_cast<std::size_t>(seed_ ? o_.batch : std::min(o_.batch, std::ssize(blocks_) - number * o_.batch)));
   for (std::int64_t b = 0; b < std::ssize(starts); ++b) {
-    const std::int64_t sample = o_.rank * o_.batch + b, block = first_ + number * o_.batch + b;
+    const std::int64_t sample = o_.rank * o_.batch + b, at = number * o_.batch + b;
     starts[static_cast<std::size_t>(b)] =
         seed_ ? Random(*seed_, Purpose::blocks, static_cast<std::uint64_t>(number), static_cast<std::uint64_t>(sample))
                     .below(static_cast<std::uint32_t>(last + 1 - length))
-              : block * length;
+              : blocks_[static_cast<std::size_t>(at)] * length;
   }
   const std::int64_t rows = std::ssize(starts) * length;
   Batch batch{Tensor::empty({std::ssize(starts), length}, DType::i64), Tensor::empty({rows}, DType::i64), rows};

@@ -29,6 +29,13 @@ class TextBlocks {
   /// The last block of a text is filled up to T with its last token; what follows there is not counted.
   /// throws UsageError  an option makes no sense
   static TextBlocks evaluation(const std::vector<std::int32_t>& text, const Options& options);
+  /// An evaluation of these blocks alone: j stands for the block at token j T.
+  static TextBlocks of(const std::vector<std::int32_t>& text, const Options& options,
+                       const std::vector<std::int64_t>& blocks);
+  /// The blocks of an evaluation: 0, 1, …
+  static std::vector<std::int64_t> all_of(const std::vector<std::int32_t>& text, std::int64_t length);
+  /// Returns the blocks that are left of these once each of `ranks` workers has read `read` of its part.
+  static std::vector<std::int64_t> unread(const std::vector<std::int64_t>& blocks, int ranks, std::int64_t read);
 
   /// Evaluation: this worker's batches. Training, where any number >= 0 is a batch: so many as foretell about as many
   /// tokens as the text has, floor((n - 1) / (N B T)), at least 1; it may be called an epoch.
@@ -46,8 +53,8 @@ class TextBlocks {
   TextBlocks(const std::vector<std::int32_t>& text, const Options& options);
   const std::vector<std::int32_t>* text_;
   Options o_;
-  std::optional<std::uint64_t> seed_;   // of training
-  std::int64_t first_ = 0, count_ = 0;  // of evaluation: this worker's blocks
+  std::optional<std::uint64_t> seed_;  // of training
+  std::vector<std::int64_t> blocks_;   // of evaluation: this worker's
 };
 
 }  // namespace laconic

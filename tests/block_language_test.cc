@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -79,6 +80,48 @@ TEST(BlockLanguageModelling, OtherWorkersReadTheRestOfAnEpoch) {
   EXPECT_EQ(task.deal_rest({.epoch = 0, .trained = {{8, 100}}}), 0);
 }
 
+TEST(BlockLanguageModelling, InOrderOtherWorkersReadWhatNobodyHasRead) {
+  // A text whose tokens are their places, so that a batch tells which blocks it is.
+  constexpr std::int64_t kBlock = 5, kBlocks = 139;
+  const auto text = std::make_shared<TextDataset>();
+  for (std::int32_t i = 0; i < kBlocks * kBlock + 4; ++i)
+    text->vocabulary.add(std::to_string(i)), text->train.push_back(i);
+  text->valid = {0, 1};
+  std::map<std::int64_t, int> times;  // that a block was read
+  class Reads final : public Module {
+   public:
+    explicit Reads(std::map<std::int64_t, int>& times) : times_(&times) {}
+    Tensor forward(const Tensor& x) override {
+      for (std::int64_t b = 0; b < x.dim(1); ++b) {
+        EXPECT_EQ(x.data<std::int64_t>()[b] % kBlock, 0);
+        ++(*times_)[x.data<std::int64_t>()[b] / kBlock];
+      }
+      return Tensor::zeros({x.elements(), kBlocks * kBlock + 4});
+    }
+
+   private:
+    std::map<std::int64_t, int>* times_;
+  };
+  const auto model = std::make_shared<Reads>(times);
+  std::vector<Trained> trained;
+  for (const auto& [workers, batches] : {std::pair{4, 3}, {3, 2}, {1, 4}, {5, -1}}) {
+    std::int64_t read = batches;
+    for (int rank = 0; rank < workers; ++rank) {
+      BlockLanguageModelling task(model, text, rank, workers, {.batch = 3, .block = kBlock, .shuffle = false});
+      const std::int64_t left = trained.empty() ? batches : task.deal_rest({.epoch = 0, .trained = trained});
+      if (batches < 0) read = left;
+      task.start(0, 0);
+      for (std::int64_t i = 0; i < read; ++i) task.load(), task.loss();
+    }
+    trained.push_back({workers, read});
+  }
+  // 36, 18 and 12 blocks are read, and of the 73 that are left 4 batches of five workers.
+  EXPECT_EQ(trained.back().batches, 4);
+  EXPECT_EQ(times.size(), 36u + 18 + 12 + 60);
+  for (const auto& [block, count] : times) EXPECT_EQ(count, 1) << "block " << block;
+  EXPECT_FALSE(times.contains(kBlocks)) << "the last one is not whole";
+}
+
 TEST(BlockLanguageModelling, EvaluatesEveryTokenButTheFirstOnce) {
   const NoGrad no_grad;
   const auto model = small_gpt();
@@ -143,6 +186,15 @@ TEST(Gpt, LearnsWritesAndExports) {
   EXPECT_EQ(last_line(theirs.out)["eval"]["loss"], last_line(ours.out)["eval"]["loss"]);
   EXPECT_LT(last_line(ours.out)["eval"]["loss"].get<double>(), 1.5);
   EXPECT_EQ(load_safetensors(dir / "hf.safetensors").at("transformer.h.0.attn.c_attn.weight").shape(), (Shape{16, 48}));
+}
+
+TEST(Gpt, APromptThatCannotBeReadIsSaidBeforeTraining) {
+  const TempFolder dir;
+  const Result r =
+      run(kSmallGpt + "--data " + some_text(dir) + " --steps 1000000 --generate 5 --prompt X --log " + (dir / "log"));
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_TRUE(has(r.err, "'X'")) << r.err;
+  EXPECT_EQ(file_text(dir / "log"), "") << "no step was made";
 }
 
 TEST(Gpt, ResumesAndTrainsOnProcessesWithTheSameBits) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <set>
 
 #include "core/error.h"
@@ -82,6 +83,17 @@ TEST(Cifar10, SaysThatAFileIsNotAWholeNumberOfRecords) {
                         "was cut; fetch it again."));
   t.write("data_batch_1.bin", {});
   EXPECT_THAT(error10(t), HasSubstr("is empty"));
+}
+
+TEST(Cifar10, PassesOverNoBatchThatCannotBeRead) {
+  TempFolder t;
+  t.write("data_batch_2.bin", records(2, 0));
+  t.write("test_batch.bin", records(1, 0));
+  std::filesystem::create_directory(t / "data_batch_1.bin");
+  EXPECT_THAT(error10(t), HasSubstr("data_batch_1.bin is a folder, a file is expected."));
+  std::filesystem::remove(t / "data_batch_1.bin");
+  std::filesystem::create_symlink("nowhere", t / "data_batch_1.bin");
+  EXPECT_THAT(error10(t), HasSubstr("data_batch_1.bin cannot be opened: No such file or directory."));
 }
 
 TEST(Cifar10, SaysThatAGzipStreamIsCut) {

@@ -195,6 +195,23 @@ TEST(CommandLine, AWrongOptionOfAToolNamesTheNearest) {
             "laconic: error: 'resnet20' is one word too many (laconic models): see --help\n");
 }
 
+TEST(CommandLine, NumbersOfToolsAreNumbers) {
+  for (const std::string& tool : {"inspect select --density nan", "bench step --block-seconds nan",
+                                  "bench codec --mib inf", "chaos --timeout nan mnist"}) {
+    const Result r = run("laconic " + tool);
+    EXPECT_EQ(r.exit_code, 2) << tool;
+    EXPECT_TRUE(has(r.err, "' is no number from ")) << r.err;
+  }
+}
+
+TEST(CommandLine, AnErrorIsFitToPrint) {
+  const Result bell = run("laconic models --layers \"$(printf 'a\\a\\033[2Jb')\""),
+               large = run("mnist --model $(printf '%0100000d' 7)");
+  EXPECT_TRUE(has(bell.err, "a\\x07\\x1b[2Jb")) << bell.err;
+  EXPECT_LT(large.err.size(), 7000u);
+  EXPECT_EQ(large.exit_code, 2);
+}
+
 TEST(CommandLine, AWrongModelNamesTheNearest) {
   const Result r = run("cifar10 --model resnet21");
   EXPECT_EQ(r.exit_code, 2);
@@ -303,6 +320,30 @@ TEST(CommandLine, AnMpirunThatDoesNotEndAfterAVerdictIsEnded) {
   for (const char* file : {"child", "orphan"}) EXPECT_FALSE(is_alive(dir / file)) << file;
 }
 
+TEST(CommandLine, AnInterruptEndsAnMpirunThatHasStartedNothing) {
+  const TempFolder dir;
+  const std::string waits = with_mpirun(dir, "echo $$ >" + (dir / "pid") + "\nexec sleep 300\n");
+  const Result r = run("laconic launch -n 2 mnist & launch=$!; while ! [ -s " + (dir / "pid") +
+                           " ]; do sleep 0.1; done; kill -INT $(pgrep -P $launch); wait $launch",
+                       waits);
+  EXPECT_EQ(r.exit_code, 128 + SIGINT);
+  EXPECT_EQ(r.err, "");
+  EXPECT_FALSE(is_alive(dir / "pid"));
+}
+
+TEST(CommandLine, HowAnMpirunEndsThatWasEndedSaysNothingOfARank) {
+  const TempFolder dir;
+  const std::string crashes =
+      with_mpirun(dir, "ulimit -c 0\ntrap '' USR1\ntrap 'kill -SEGV $$' TERM\nsleep 300 &\necho $$ >" + (dir / "pid") +
+                           "\nwait\nwait\n");
+  const Result r = run("laconic launch -n 2 mnist & launch=$!; while ! [ -s " + (dir / "pid") +
+                           " ]; do sleep 0.1; done; for i in 1 2; do kill -INT $(pgrep -P $launch); sleep 1; done; "
+                           "wait $launch",
+                       crashes);
+  EXPECT_EQ(r.exit_code, 128 + SIGINT);
+  EXPECT_EQ(r.err, "");
+}
+
 TEST(CommandLine, WhatMpirunLeavesBehindGoesWithTheLaunch) {
   TempFolder dir;
   const std::string leaves =
@@ -312,7 +353,9 @@ TEST(CommandLine, WhatMpirunLeavesBehindGoesWithTheLaunch) {
                       (dir / "orphan") + "\nprintf '\\000half a line' >&2\nexit 5\n");
   const Result r = run("laconic launch -n 2 mnist", leaves);
   EXPECT_EQ(r.exit_code, 5);
-  EXPECT_EQ(r.err, "half a line\n");
+  EXPECT_EQ(r.err,
+            "half a line\n"
+            "laconic: error: mpirun ended with exit code 5 (launch): see what it wrote before this.\n");
   EXPECT_EQ(r.out.rfind(dir.path() + " " + dir.path() + "/laconic-", 0), 0u) << r.out;
   EXPECT_FALSE(is_alive(dir / "orphan"));
   for (const auto& entry : std::filesystem::directory_iterator(dir.path()))

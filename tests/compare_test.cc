@@ -256,8 +256,9 @@ Trial timed(double one, double two) {
 TEST(CompareLearning, SecondsAreStepsTimesTheTimeOfTheirPhase) {
   // The first set reaches its own end, 90 %, less one standard error of 10,000 samples, 0.3: in its second epoch. So
   // does the next one, whose epochs differ. The third does in its first. The fourth never does.
-  Learning l = put_together({{learned(80, 90)}, {learned(70, 89.8)}, {learned(89.9, 95)}, {learned(80, 89)}},
-                            {{timed(10, 10.5)}, {timed(10, 2)}, {timed(5, 1)}, {timed(1, 1)}});
+  Learning l = put_together(
+      {{learned(80, 90)}, {learned(70, 89.8)}, {learned(89.9, 95)}, {learned(80, 89)}, {learned(80, 89.996)}},
+      {{timed(10, 10.5)}, {timed(10, 2)}, {timed(5, 1)}, {timed(1, 1)}, {timed(1, 1)}});
   EXPECT_NEAR(l.standard_error, 0.3, 1e-12);
   EXPECT_NEAR(l.target, 89.7, 1e-12);
   ASSERT_EQ(l.rows[0].phases.size(), 1u) << "10 and 10.5 ms are alike";
@@ -270,10 +271,10 @@ TEST(CompareLearning, SecondsAreStepsTimesTheTimeOfTheirPhase) {
   EXPECT_NEAR(l.rows[2].seconds->value, 100 * 5e-3, 1e-12);
   EXPECT_EQ(l.rows[2].epochs, 1);
   EXPECT_FALSE(l.rows[3].seconds);
-  for (std::size_t s = 0; s < 4; ++s) l.rows[s].label = std::string(1, static_cast<char>('a' + s));
+  for (std::size_t s = 0; s < 5; ++s) l.rows[s].label = std::string(1, static_cast<char>('a' + s));
   const std::string text = learning_text({}, l, TableForm::text);
   for (const char* part : {"200 x 10.25 ms", "100 x 10 ms + 100 x 2 ms", "0.20 behind: within one", "5.00 better",
-                           "1.00 behind: 3.3 of them", "not reached", "Target: an accuracy of 89.70"})
+                           "1.00 behind: 3.3 of them", "not reached", " level ", "Target: an accuracy of 89.70"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   EXPECT_EQ(text.find("times as much"), std::string::npos) << "2,500 bytes a step in both";
   const auto json = nlohmann::json::parse(learning_json({}, l));

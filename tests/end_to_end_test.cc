@@ -1,5 +1,6 @@
 // Whole training runs of the programs: what they compute, write and say, alone, as threads, and under mpirun.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <csignal>
@@ -221,6 +222,22 @@ TEST(HowTrainingsEnd, AnInterruptReachesNoThreadThatComputes) {
   EXPECT_EQ(reached, handled);  // each by one thread
   training.signal(SIGINT);
   EXPECT_EQ(training.wait().exit_code, 128 + SIGINT);
+}
+
+TEST(HowTrainingsEnd, AnInterruptEndsAtOnceWhatHasNothingToSave) {
+  const TempFolder dir;
+  const std::string pipe = dir / "text";  // whoever reads it waits
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  Background training("ptb --steps 1 --data " + pipe + " --log " + (dir / "log"));
+  const std::string status = "/proc/" + std::to_string(training.pid()) + "/status";
+  const std::uint64_t bit = std::uint64_t{1} << (SIGINT - 1);
+  ASSERT_TRUE(eventually([&] {
+    const std::string text = file_text(status), key = "SigCgt:\t";
+    const auto at = text.find(key);
+    return at != std::string::npos && (std::stoull(text.substr(at + key.size()), nullptr, 16) & bit) != 0;
+  }));
+  training.signal(SIGINT);
+  EXPECT_EQ(training.wait().exit_code, -1) << "by the signal itself";
 }
 
 TEST(HowTrainingsEnd, AnInterruptDoesNotWaitForAnEvaluation) {

@@ -253,7 +253,9 @@ TEST(MpirunNotes, ARankThatFailsInSilenceIsToldEvenIfMpirunSaysNothing) {
   MpirunNotes nothing(false), words(false), well(false);
   EXPECT_EQ(told(nothing, "", 7),
             "laconic: error: a rank ended with exit code 7 (launch): see what it wrote before this.\n");
-  EXPECT_EQ(told(words, "mpirun could not start\n", 1), "mpirun could not start\n");
+  EXPECT_EQ(told(words, "mpirun could not start\n", 213),
+            "mpirun could not start\n"
+            "laconic: error: mpirun ended with exit code 213 (launch): see what it wrote before this.\n");
   EXPECT_EQ(told(well, "", 0), "");
 }
 
@@ -302,14 +304,16 @@ TEST(MpirunNotes, EverythingElsePassesAsItIs) {
                            "mpirun has exited due to process rank 1 with PID 7 on\nnode vm exiting improperly.\n" +
                            kDashes + "the last, before a line of dashes\n" + kDashes;
   MpirunNotes notes(false);
-  EXPECT_EQ(told(notes, text), text);
+  EXPECT_EQ(told(notes, text, 0), text);
   EXPECT_FALSE(notes.verdict());
 }
 
 TEST(MpirunNotes, ASentenceInsideANoteIsNotLost) {
   MpirunNotes notes(false);
-  EXPECT_EQ(told(notes, kDashes + "mpirun noticed that process rank 0 with PID 0 on node\nlaconic: warning: late\n" +
-                            "vm exited on signal 8\n"),
+  EXPECT_EQ(told(notes,
+                 kDashes + "mpirun noticed that process rank 0 with PID 0 on node\nlaconic: warning: late\n" +
+                     "vm exited on signal 8\n",
+                 0),
             "laconic: warning: late\n" + kDashes + "mpirun noticed that process rank 0 with PID 0 on node\n" +
                 "vm exited on signal 8\n");
 }

@@ -416,8 +416,12 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
       "rounds.");
   expect_refused({"--batch", "0"}, "'0' is not a whole number of at least 1 (--batch): give one, as --batch 4");
   expect_refused({"--batch", "4.5"}, "'4.5' is not a whole number of at least 1 (--batch): give one, as --batch 4");
-  expect_refused({"--batch", "99999999999"},
-                 "'99999999999' is not a whole number of at least 1 (--batch): give one, as --batch 4");
+  expect_refused({"--batch", "99999999999"}, "99999999999 is too much (--batch): give at most 2147483647");
+  for (const char* option : {"--accumulate", "--epochs", "--steps", "--epoch-steps", "--eval-every", "--audit"})
+    expect_refused({option, "9223372036854775807"},
+                   concat("9223372036854775807 is too much (", option, "): give at most 1000000000"));
+  expect_refused({"--save-every", "1000000001it"}, "1000000001 is too much (--save-every): give at most 1000000000");
+  expect_refused({"--lr", "1e39"}, "1e39 is out of range (--lr): give a number of at least 0, as --lr 0.1");
   expect_refused({"--lr", "-1"}, "-1 is out of range (--lr): give a number of at least 0, as --lr 0.1");
   expect_refused({"--lr", "nan"}, "'nan' is not a number (--lr): give one, as --lr 0.1");
   expect_refused({"--momentum", "2"}, "2 is out of range (--momentum): give a number from 0 to 1, as --momentum 0.9");

@@ -39,6 +39,47 @@ TEST(Output, ADryRunLeavesNothing) {
   EXPECT_TRUE(fs::is_empty(dir.path()));
 }
 
+TEST(Output, ADryRunWithServersLeavesFlightRecordsAlone) {
+  const TempFolder dir;
+  fs::create_directories(dir / "run/flight");
+  const std::string files[] = {dir / "run/flight/rank-0", dir / "run/flight/rank-1", dir / "run/flight/rank-2"};
+  for (const std::string& file : files) std::ofstream(file) << "of before";
+  const Result r = run(kTraining + "--dry-run --workers 2 --sync ps --save " + (dir / "run"));
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  for (const std::string& file : files) EXPECT_EQ(file_text(file), "of before") << file;
+}
+
+TEST(Output, TwoOutputsHaveTwoFiles) {
+  const TempFolder dir;
+  const Result r = run(kTraining + "--log " + (dir / "a") + " --trace " + (dir / "b/../a"));
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_TRUE(has(r.err, "two outputs would be written to ")) << r.err;
+  EXPECT_TRUE(has(r.err, " (--log and --trace): give each its own file")) << r.err;
+  EXPECT_TRUE(fs::is_empty(dir.path()));
+  ASSERT_EQ(run(kTraining + "--log " + (dir / "log")).exit_code, 0);
+  const std::string log = file_text(dir / "log");
+  EXPECT_EQ(run("laconic report " + (dir / "log") + " -o " + (dir / "log")).exit_code, 2);
+  EXPECT_EQ(file_text(dir / "log"), log);
+}
+
+TEST(Output, WhatCannotBePrintedIsAnError) {
+  const Result r = run("laconic models > /dev/full");
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_TRUE(has(r.err, "laconic: error: what was printed could not be written: No space left on device.")) << r.err;
+}
+
+TEST(Output, WithoutAnywhereToPrintNothingLandsInAFile) {
+  const TempFolder dir;
+  std::string training = kTraining;
+  training.replace(training.find("--quiet "), 8, "");
+  ASSERT_EQ(run(training + "--log " + (dir / "log") + " >&- 2>&- <&-").exit_code, 0);
+  std::ifstream log(dir / "log");
+  std::string line;
+  int lines = 0;
+  for (; std::getline(log, line); ++lines) EXPECT_NO_THROW(nlohmann::json::parse(line)) << line;
+  EXPECT_GE(lines, 3);
+}
+
 TEST(Output, LinksStayLinks) {
   const TempFolder dir;
   fs::create_symlink("behind.json", dir / "link.json");

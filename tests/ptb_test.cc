@@ -133,6 +133,9 @@ TEST(Ptb, SaysWhatIsWrongWithItsOptions) {
       "--checkpoint-activations", 2,
       "a language model has no segments to compute again: its step is one LSTM's and the logits, which are kept "
       "(--checkpoint-activations): less --bptt or --batch takes less memory");
+  expect_refusal("--data synthetic:1000,20 --batch 2147483647", 1,
+                 "synthetic has 1,000 words to train on, and 1 worker with 2147483647 streams of 20 words a step need "
+                 "45,097,156,587. Give a longer text, or less --batch or --bptt.");
   expect_refusal("--bptt 0", 2, "'0' is not a whole number of at least 1 (--bptt): give one, as --bptt 4");
   expect_refusal("--no-augment", 2,
                  "unknown option '--no-augment' (command line): did you mean --no-dropout? See --help");

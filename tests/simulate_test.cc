@@ -490,6 +490,8 @@ TEST(Simulate, WhatMakesNoSenseIsOneSentence) {
         {"--model lenet --message-time 5x", "'5x' is no time (--message-time)"},
         {"--model lenet --workers 128 --link 1gbit,1ms,1ms", "a ring without jitter"},
         {"--model lenet --workers 128 --sync ps", "129 ranks do not all do the same"},
+        {"--model lenet --workers 2 --sync ps --servers 2147483647", "2147483647 servers are too many (--servers)"},
+        {"--model lenet --workers 2 --sum-rate 1e-300", "1e-300 is out of range (--sum-rate)"},
         {"--model lenet --sync strom --threshold 0.1", "what --sync strom sends depends on the gradients' values"},
         {"--model lenet --sweep density", "is no setting with values (--sweep)"},
         {"--model lenet --workers 2 --sweep densiti=0.1,0.2", "unknown setting 'densiti' (--sweep)"},

@@ -277,8 +277,7 @@ TEST(Options, ThatMakeNoSenseOfRoundsAreRefused) {
     words.insert(words.begin(), {"--sync", "rounds"});
     expect_refused(words, sentence);
   };
-  refused({"--every", "9000000000000000000"},
-          "such a round would never end (--every 9000000000000000000): give at most 1000000000");
+  refused({"--every", "9000000000000000000"}, "9000000000000000000 is too much (--every): give at most 1000000000");
   refused(
       {"--delay", "8"},
       "the next exchange would begin before the last one has arrived (--delay 8): give less than --every, which is 8");

@@ -287,7 +287,7 @@ int bench_allreduce(const std::vector<std::string>& arguments) {
                "but MPI's slow ones]");
   bench.option("--workers", workers, "N", "threads of this process instead of MPI", CLI::Range(2, 1024));
   bench.option("--blocks", blocks, "K", "turns per algorithm and size [15]", CLI::Range(1, 10000));
-  bench.option("--block-seconds", block_seconds, "S", "length of a turn [0.05]", CLI::PositiveNumber);
+  bench.option("--block-seconds", block_seconds, "S", "length of a turn [0.05]", number_from_to(1e-3, 1e4));
   if (const auto done = bench.parse(arguments)) return *done;
   const bool mpi = dist::ranks_under_mpirun() > 0;
   if (algorithms.empty()) {

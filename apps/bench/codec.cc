@@ -202,7 +202,7 @@ int bench_codec(const std::vector<std::string>& arguments) {
                "FILE.safetensors:TENSOR, or a folder of --dump-gradients, DIR/step-000100 [alexnet]");
   bench.option("--codecs", codecs, "X", "which ones, as --codec names them [all]");
   bench.add_device("cpu, or cuda[:I], there in turns with a copy [cpu]");
-  bench.option("--mib", mib, "M", "of drawn values [64]", CLI::Range(0.01, 1024.0));
+  bench.option("--mib", mib, "M", "of drawn values [64]", number_from_to(0.01, 1024));
   bench.option("--rounds", rounds, "R", "turns; what is slow takes 3 [9]", CLI::Range(1, 100000));
   if (const auto done = bench.parse(arguments)) return *done;
   set_kernel_threads(1);

@@ -10,6 +10,7 @@
 
 #include "apps/child_process.h"
 #include "apps/result_table.h"
+#include "apps/subcommand.h"
 #include "apps/text.h"
 #include "core/device.h"
 #include "core/tensor.h"

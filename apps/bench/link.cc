@@ -94,7 +94,7 @@ int bench_link(const std::vector<std::string>& arguments) {
       ->type_name("LINK");
   bench.option("--size", sizes, "S", "bytes round the ring, with commas between [64KiB,4MiB,64MiB]");
   bench.option("--workers", workers, "N", "workers [4]", CLI::Range(2, 64));
-  bench.option("--seconds", seconds, "S", "for each line; 3 rings at least [3]", CLI::PositiveNumber);
+  bench.option("--seconds", seconds, "S", "for each line; 3 rings at least [3]", number_from_to(1e-3, 1e4));
   if (const auto done = bench.parse(arguments)) return *done;
   for (const auto& link : links) dist::LinkSpec::parse(link, "--link");
   for (const auto& size : sizes) bytes_from(size);

@@ -189,7 +189,7 @@ int bench_select(const std::vector<std::string>& arguments) {
   const CLI::Option* const of_parts = bench.option("--part", parts, "P", "selection, residual, scatter, coding [all]",
                                                    CLI::IsMember({"selection", "residual", "scatter", "coding"}));
   bench.add_device("cpu, or cuda[:I] for selection and residual beside a copy there [cpu]");
-  bench.option("--density", bench.density, "D", "share to choose [0.001]", CLI::Range(1e-9, 1.0));
+  bench.option("--density", bench.density, "D", "share to choose [0.001]", number_from_to(1e-9, 1));
   bench.option("--threads", threads, "T", "kernel threads [1]", CLI::Range(1, 1024));
   bench.option("--rounds", bench.rounds, "R", "turns; slow methods take 3 to 5 [15]", CLI::Range(1, 100000));
   bench.app.add_flag("--baselines,!--no-baselines", bench.baselines,

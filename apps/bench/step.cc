@@ -139,7 +139,7 @@ int bench_step(const std::vector<std::string>& arguments) {
   bench.add_against("torch", "run it in PyTorch too, in turns with ours");
   bench.app.add_flag("--compile", compiled, "PyTorch's compiled model too, which takes it a minute to make");
   bench.option("--blocks", blocks, "K", "turns per program [15]", CLI::Range(1, 10000));
-  bench.option("--block-seconds", block_seconds, "S", "length of a turn [0.4]", CLI::PositiveNumber);
+  bench.option("--block-seconds", block_seconds, "S", "length of a turn [0.4]", number_from_to(1e-3, 1e4));
   if (const auto done = bench.parse(arguments)) return *done;
   for (const auto& precision : precisions) checked_precision(precision, bench.device_name, "--precision");
   for (const auto& name : names) model_info(name);

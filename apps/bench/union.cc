@@ -119,8 +119,8 @@ int bench_union(const std::vector<std::string>& arguments) {
   bench.option("--data", o.data, "DIR", "as mnist or cifar10 take it [synthetic:8192,100]");
   bench.option("--steps", o.steps, "S", "of each training [100]", CLI::Range(1, 1000000));
   bench.option("--batch", o.batch, "B", "samples per worker [16]", CLI::Range(1, 100000));
-  bench.option("--lr", o.lr, "X", "learning rate, with momentum 0.9 [0.02]", CLI::PositiveNumber);
-  bench.option("--density", o.sparse.density, "D", "share to choose [0.001]", CLI::Range(1e-9, 1.0));
+  bench.option("--lr", o.lr, "X", "learning rate, with momentum 0.9 [0.02]", number_from_to(1e-9, 1e3));
+  bench.option("--density", o.sparse.density, "D", "share to choose [0.001]", number_from_to(1e-9, 1));
   bench.option("--selector", o.sparse.selector, "S", "as --sync redsync takes it [paper]");
   bench.app.add_flag("--qrgc", o.sparse.quantised, "one sign at a time, all as one value");
   bench.option("--index-coding", coding, "C", "raw, delta [raw]", CLI::IsMember({"raw", "delta"}));

@@ -224,7 +224,7 @@ int chaos(const std::vector<std::string>& arguments) {
   app.add_option("--moments", o.seed, "another number gives other moments [0]")->type_name("SEED");
   app.add_option("--timeout", o.timeout, "a training that takes longer hangs [20 and ten times as long as undisturbed]")
       ->type_name("SECONDS")
-      ->check(CLI::PositiveNumber);
+      ->check(number_from_to(1e-3, 1e9));
   app.add_option("--keep", o.keep, "a folder for what went wrong [thrown away]")->type_name("DIR");
   app.add_flag("--markdown", o.markdown, "the table for documents");
   app.add_flag("--json", o.json, "its rows as JSON");

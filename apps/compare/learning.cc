@@ -133,7 +133,8 @@ std::string arithmetic(const LearningRow& row) {
 
 /// "0.42 better", "0.31 behind: within one", "1.20 behind: 2.4 of them", standard errors
 std::string behind_text(const Learning& all, const LearningRow& row) {
-  if (row.behind <= 0) return fmt::format("{:.2f} better", -row.behind);
+  if (std::abs(row.behind) < 0.005) return "level";
+  if (row.behind < 0) return fmt::format("{:.2f} better", -row.behind);
   if (row.behind <= all.standard_error) return fmt::format("{:.2f} behind: within one", row.behind);
   if (all.standard_error == 0) return fmt::format("{:.2f} behind", row.behind);
   return fmt::format("{:.2f} behind: {:.1f} of them", row.behind, row.behind / all.standard_error);

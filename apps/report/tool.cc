@@ -53,6 +53,12 @@ int report(const std::vector<std::string>& arguments) {
                         "): give one of theirs");
     run->trace = path;
   }
+  for (const ReportedRun& run : runs)
+    for (const std::string& path : {run.log, run.trace}) {
+      std::error_code no_matter;
+      require<UsageError>(!std::filesystem::equivalent(path, output, no_matter), "the page would be written over ",
+                          path, " (--output): give another name");
+    }
   write_report(runs, output);
   fmt::print("report: {}\n", output);
   return 0;

@@ -130,9 +130,7 @@ void add_settings(Settings& s, SimulateOptions& o, std::string& replayed, std::s
           [&o](const std::string& text, const std::string& where) { o.message_seconds = seconds_in(text, where); });
   s.value("sum-rate", "GB/S", "in which a core adds gradients, as 8 [measured here]",
           [&o](const std::string& text, const std::string& where) {
-            const double rate = real(text, where, 0, 1e6, "8");
-            if (rate == 0) refuse("a core that adds nothing never ends", where, "give more than 0, as 8");
-            o.bytes_added_a_second = 1e9 * rate;
+            o.bytes_added_a_second = 1e9 * real(text, where, 1e-6, 1e6, "8");
           });
   s.value("cores", "own|shared", "messages are worked on by a core of their own, or by those\nthat compute [own]",
           [&o](const std::string& text, const std::string& where) {

@@ -88,6 +88,9 @@ Run run_of(const SimulateOptions& o, const GhostModel& ghost) {
   o.method->check(facts);
   dist::PlanOptions options = o.plan;
   o.method->shape(options, facts);
+  constexpr int kMostServers = 1'000'000;
+  require<UsageError>(facts.servers <= kMostServers, facts.servers, " servers are too many (--servers): give at most ",
+                      kMostServers);
   run.network = {.ranks = workers + facts.servers,
                  .links = link_options(*o.link, o.link_of, o.per_host, o.link_between)};
   if (run.network.ranks == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden

@@ -54,8 +54,19 @@ void BlockLanguageModelling::set_device(Device device) {
 
 std::int64_t BlockLanguageModelling::deal_rest(const DataPosition& position) {
   std::int64_t samples = (std::ssize(data_->train) - 1) / o_.block;
+  std::vector<std::int64_t> rest =
+      o_.shuffle ? std::vector<std::int64_t>() : TextBlocks::all_of(data_->train, o_.block);
   rest_first_ = 0;
-  for (const Trained& t : position.trained) samples -= t.workers * o_.batch * t.batches, rest_first_ += t.batches;
+  for (const Trained& t : position.trained) {
+    if (!o_.shuffle) rest = TextBlocks::unread(rest, t.workers, std::min(t.batches, samples) * o_.batch);
+    std::erase(rest, (std::ssize(data_->train) - 1) / o_.block);  // the last one may not be whole: no step reads it
+    samples -= t.workers * o_.batch * t.batches, rest_first_ += t.batches;
+  }
+  rest_.reset();
+  if (!o_.shuffle) {
+    samples = std::ssize(rest);
+    rest_ = TextBlocks::of(data_->train, blocks(), rest);
+  }
   rest_epoch_ = position.epoch;
   return rest_batches_ = std::max<std::int64_t>(0, samples / (workers_ * o_.batch));
 }
@@ -75,9 +86,11 @@ void BlockLanguageModelling::start(std::int64_t epoch, std::int64_t batch) {
 
 Share BlockLanguageModelling::load() {
   if (next_ == batches_of(epoch_)) start(epoch_ + 1, 0);
-  const std::int64_t number = (epoch_ == rest_epoch_ ? rest_first_ : 0) + next_;
-  const TimeFirst batch =
-      time_first(train_.batch(o_.shuffle ? epoch_ * kMostBatches + number : number % train_.batches()));
+  const bool rest = epoch_ == rest_epoch_;
+  const std::int64_t drawn = epoch_ * kMostBatches + (rest ? rest_first_ : 0) + next_;
+  const TimeFirst batch = time_first(o_.shuffle      ? train_.batch(drawn)
+                                     : rest && rest_ ? rest_->batch(next_)
+                                                     : train_.batch(next_));
   x_ = (*upload_)(batch.x), next_tokens_ = (*upload_)(batch.next);
   return share(epoch_, next_++);
 }

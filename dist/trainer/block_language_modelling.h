@@ -12,9 +12,9 @@ namespace laconic {
 /// Trains a language model that keeps no state on blocks of a text: a step reads B blocks of T tokens per worker, each
 /// from anywhere, and its loss is the mean cross entropy of the tokens that follow. Samples are tokens.
 ///   an epoch      so many steps as read about as many tokens as the text has; blocks are drawn by seed, epoch and
-///   step,
-///                 so that some come twice and others not at all, as nanoGPT has it
-///   other numbers of workers (deal_rest): go on until the epoch has read as many tokens
+///                 step, so that some come twice and others not at all, as nanoGPT has it
+///   other numbers of workers (deal_rest): go on until the epoch has read as many tokens; without shuffling they share
+///                 what nobody has read
 ///   evaluation    sums over all tokens of valid but its first, cut into blocks that do not overlap; perplexity is exp
 ///                 of their mean. test likewise at the end, where a text has one
 /// The model: tokens i64 [T, B] -> logits [T B, vocabulary], row t B + b behind x[t, b].
@@ -64,6 +64,7 @@ class BlockLanguageModelling final : public Workload {
   std::uint64_t data_fingerprint_;
   TextBlocks train_;
   std::int64_t per_epoch_;
+  std::optional<TextBlocks> rest_;  // of rest_epoch_, without shuffling: this worker's blocks
   std::int64_t rest_epoch_ = -1, rest_batches_ = 0, rest_first_ = 0;  // batches of that epoch that others have trained
   std::int64_t epoch_ = 0, next_ = 0;                                 // the batch that load() gives
   std::unique_ptr<Upload> upload_;

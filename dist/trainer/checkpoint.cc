@@ -66,7 +66,10 @@ std::string rank_file_in(const std::string& name) {
 
 bool is_complete(const std::string& checkpoint) {
   std::error_code error;
-  return fs::symlink_status(checkpoint + kManifest, error).type() == fs::file_type::regular;
+  const auto type = fs::symlink_status(checkpoint + kManifest, error).type();
+  require<DataError>(type != fs::file_type::none, checkpoint, " cannot be read: ", error.message(),
+                     ". Correct its permissions.");
+  return type == fs::file_type::regular;
 }
 
 /// Folders of checkpoints, whole or not, the newest first.
@@ -75,6 +78,8 @@ std::vector<std::string> checkpoints_in(const std::string& directory) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory, error))
     if (is_checkpoint(entry)) found.push_back(entry.path().string());
+  require<DataError>(error != std::errc::permission_denied, directory, " cannot be read: ", error.message(),
+                     ". Correct its permissions.");
   std::sort(found.rbegin(), found.rend());  // numbers are padded with zeros
   return found;
 }

@@ -14,7 +14,7 @@
 namespace laconic {
 namespace {
 
-/// Writes into a file of `elements` floats from one of them on.
+/// Writes into a file of `elements` floats from one of them on. throws DataError; no part of a file stays then
 void write_at(const std::string& path, Slice<const float> on_device, std::int64_t first, std::int64_t elements) {
   const HostCopy<float> values(on_device);
   std::error_code error;
@@ -24,8 +24,11 @@ void write_at(const std::string& path, Slice<const float> on_device, std::int64_
   file.seekp(first * 4);
   file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size_bytes()));
   file.flush();
-  require<DataError>(!error && file.good(), path, ": a gradient could not be written: ", error ? error.message() : std::strerror(errno),
-                     ". Check the path of `dump-gradients`, and the space there.");
+  if (!error && file.good()) return;
+  const std::string why = error ? error.message() : std::strerror(errno);
+  std::filesystem::remove(path, error);
+  throw DataError(concat(path, ": a gradient could not be written: ", why,
+                         ". Check the path of `dump-gradients`, and the space there."));
 }
 
 }  // namespace

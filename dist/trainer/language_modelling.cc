@@ -11,9 +11,16 @@ namespace laconic {
 namespace {
 
 /// Before anything is divided by them.
-const LanguageModelling::Options& sensible(const LanguageModelling::Options& o) {
+/// Returns the options, of which a text must be long enough for a step.
+const LanguageModelling::Options& sensible(const LanguageModelling::Options& o, const TextDataset& data, int workers) {
   require<UsageError>(o.batch >= 1 && o.bptt >= 1 && o.eval_rows >= 1, "language model: batch = ", o.batch,
                       ", bptt = ", o.bptt, ", eval_rows = ", o.eval_rows, " must be at least 1.");
+  const double streams = static_cast<double>(workers) * static_cast<double>(o.batch),
+               needed = streams * (static_cast<double>(o.bptt) + 1);
+  require<DataError>(needed <= static_cast<double>(data.train.size()), data.name, " has ", grouped(data.train.size()),
+                     " words to train on, and ", workers, workers == 1 ? " worker" : " workers", " with ", o.batch,
+                     " streams of ", o.bptt, " words a step need ", grouped(static_cast<std::uint64_t>(needed)),
+                     ". Give a longer text, or less `batch` or `bptt`.");
   return o;
 }
 
@@ -30,15 +37,10 @@ LanguageModelling::LanguageModelling(std::shared_ptr<models::LanguageModel> mode
       data_(std::move(data)),
       rank_(rank),
       workers_(workers),
-      o_(sensible(options)),
+      o_(sensible(options, *data_, workers)),
       data_fingerprint_(laconic::fingerprint(*data_)),
       streams_(TextStreams::training(data_->train, o_.batch, workers, rank)),
       upload_(std::make_unique<Upload>(device_)) {
-  const std::int64_t needed = workers * o_.batch * (o_.bptt + 1);
-  require<DataError>(streams_.length() >= o_.bptt, data_->name, " has ", grouped(data_->train.size()),
-                     " words to train on, and ", workers, workers == 1 ? " worker" : " workers", " with ", o_.batch,
-                     " streams of ", o_.bptt, " words a step need ", grouped(static_cast<std::uint64_t>(needed)),
-                     ". Give a longer text, or less `batch` or `bptt`.");
   const std::int64_t vocabulary = model_->options().vocabulary;
   require<ShapeError>(vocabulary == data_->vocabulary.size(), "language model: the model knows ", vocabulary,
                       " words, the text has ", data_->vocabulary.size(), ".");

@@ -68,9 +68,6 @@ class LocalRounds final : public Method {
   void check(const TrainingFacts& facts) const override {
     require_codec_fits(facts.plan);
     if (density_ || pairs_) refuse_copies(facts);
-    constexpr std::int64_t kMostSteps = 1'000'000'000;
-    if (rules_.every > kMostSteps)
-      refuse("such a round would never end", concat("`every` ", rules_.every), concat("give at most ", kMostSteps));
     if (rules_.delay >= rules_.every)
       refuse("the next exchange would begin before the last one has arrived", concat("`delay` ", rules_.delay),
              concat("give less than `every`, which is ", rules_.every));
