@@ -153,7 +153,7 @@ void write_trace(Trace& trace, dist::Worker& worker, const std::string& path) {
   std::vector<std::string> all;
   const std::string mine = trace.json();
   worker.engine.run("gathering of traces",
-                    [&](dist::Communicator& comm) { return dist::allgather_blobs(comm, mine, all); });
+                    [&](dist::Communicator& comm) { return dist::gather_blobs(comm, mine, all); });
   if (worker.rank == 0) write_merged_traces(all, path);
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -30,6 +31,16 @@ struct ParameterInfo {
   int index = -1;             ///< position in the arena: 0 is used last in forward and ready first in backward
   std::int64_t elements = 0;
   std::int64_t offset = -1;   ///< first element in the arena, a multiple of 16 (64 bytes)
+
+  /// Elements [first, first + count) of a parameter.
+  struct Part {
+    std::int64_t first = 0, count = 0;
+  };
+  /// The elements of these rows.
+  Part part(Rows rows) const {
+    const std::int64_t row = elements / std::max<std::int64_t>(1, shape.rank() ? shape[0] : 1);
+    return {rows.first * row, rows.count * row};
+  }
 };
 
 class Parameter;

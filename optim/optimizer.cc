@@ -43,10 +43,10 @@ std::int64_t Optimizer::begin_update(const Parameter& parameter, std::int64_t ro
 }
 
 Optimizer::Part Optimizer::part_of(const Parameter& parameter, Rows rows) const {
-  const std::int64_t row = parameter.info.elements / std::max<std::int64_t>(1, parameter.all_rows().count);
-  const std::int64_t offset = parameter.info.offset + rows.first * row, elements = rows.count * row;
-  return {decay_.of(parameter.info), offset, arena_.values().range(offset, elements),
-          arena_.gradients().range(offset, elements)};
+  const auto [first, count] = parameter.info.part(rows);
+  const std::int64_t offset = parameter.info.offset + first;
+  return {decay_.of(parameter.info), offset, arena_.values().range(offset, count),
+          arena_.gradients().range(offset, count)};
 }
 
 void Optimizer::update(Parameter& parameter, Rows rows, double lr, double gradient_scale) {

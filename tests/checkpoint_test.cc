@@ -517,5 +517,16 @@ TEST(Checkpoint, AFolderThatIsOnlyClaimedStaysAsItWas) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
+TEST(Checkpoint, SignsOfARunThatWasKilledGo) {
+  TempFolder folder;
+  std::ofstream(folder / "sign-12");
+  std::ofstream(folder / "sign-of-mine") << "words";
+  CheckpointStore store(folder.path());
+  store.claim(0, "model=x", true);
+  store.begin();
+  EXPECT_FALSE(fs::exists(folder / "sign-12"));
+  EXPECT_TRUE(fs::exists(folder / "sign-of-mine"));
+}
+
 }  // namespace
 }  // namespace laconic

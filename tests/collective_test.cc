@@ -247,6 +247,9 @@ TEST(AllgatherBlobs, GivesEveryRankEveryBlobAlsoEmptyOnes) {
       w.engine.run("allgather", [&](Communicator& comm) { return allgather_blobs(comm, mine, all); });
       ASSERT_EQ(all.size(), static_cast<std::size_t>(N));
       for (int r = 0; r < N; ++r) EXPECT_EQ(all[static_cast<std::size_t>(r)], blob(r));
+      w.engine.run("gather", [&](Communicator& comm) { return gather_blobs(comm, mine, all); });
+      ASSERT_EQ(all.size(), w.rank == 0 ? static_cast<std::size_t>(N) : 0u);
+      for (std::size_t r = 0; r < all.size(); ++r) EXPECT_EQ(all[r], blob(static_cast<int>(r)));
     });
 }
 

@@ -52,17 +52,9 @@ Slice<float> Hop::lost_of(Slice<float> x) const {
   return hops_.lost.sub(static_cast<std::size_t>(x.data() - hops_.of), x.size());
 }
 
-template <class F>
-void Hop::reading(int from, F f) const {
-  try {
-    f();
-  } catch (const DataError& e) {
-    throw CommError(concat("rank ", comm_.rank(), " cannot read what rank ", from, " sent: ", e.what()));
-  }
-}
-
 void Hop::decode(int from, Slice<float> x, bool add) const {
-  reading(from, [&] { add ? hops_.codec->decode_add(in_.slice(), x) : hops_.codec->decode(in_.slice(), x); });
+  reading([&] { add ? hops_.codec->decode_add(in_.slice(), x) : hops_.codec->decode(in_.slice(), x); }, "rank ",
+          comm_.rank(), ": what rank ", from, " sent");
 }
 
 Task<> Hop::take(int from) {
@@ -104,7 +96,10 @@ Task<> Hop::swap_add_load(int to, int from, Slice<float> x, int hop, int rank) {
   }
   next_.clear();
   const compress::Key key = key_of(hop, rank);
-  const auto pass_on = [&] { reading(from, [&] { hops_.codec->decode_add_encode(in_.slice(), x, key, next_); }); };
+  const auto pass_on = [&] {
+    reading([&] { hops_.codec->decode_add_encode(in_.slice(), x, key, next_); }, "rank ", comm_.rank(), ": what rank ",
+            from, " sent");
+  };
   co_await swap_payloads(to, from, pass_on);
   std::swap(out_, next_);
 }

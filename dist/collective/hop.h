@@ -68,9 +68,6 @@ class Hop {
 
  private:
   void encode(Slice<float> x, int hop, int rank, bool alike, bool settle);
-  /// f() reads what a rank sent: what is wrong with it is that rank's doing.
-  template <class F>
-  void reading(int from, F f) const;
   void decode(int from, Slice<float> x, bool add) const;
   Task<> take(int from);
   /// What was loaded goes while a payload comes, which read() then finds in in_.

@@ -12,6 +12,11 @@ constexpr std::uint64_t kMaxBlobBytes = std::uint64_t{1} << 30;
 
 Slice<std::byte> bytes_of(std::string& text) { return {reinterpret_cast<std::byte*>(text.data()), text.size()}; }
 
+void require_blob(int from, std::uint64_t bytes) {
+  require<CommError>(bytes <= kMaxBlobBytes, "rank ", from, " announces ", bytes,
+                     " bytes, more than 1 GiB. Do all ranks run the same program?");
+}
+
 }  // namespace
 
 Task<> barrier(Communicator& comm) {
@@ -50,14 +55,32 @@ Task<> allgather_blobs(Communicator& comm, const std::string& mine, std::vector<
   for (int s = 0; s < N - 1; ++s) {
     const Slice<std::uint64_t> out = length.sub(at(r - s), 1), in = length.sub(at(r - s - 1), 1);
     co_await exchange(comm, right, out, left, in);
-    require<CommError>(in[0] <= kMaxBlobBytes, "allgather: rank ", left, " announces ", in[0],
-                       " bytes, more than 1 GiB. Do all ranks run the same program?");
+    require_blob(left, in[0]);
   }
   for (int s = 0; s < N - 1; ++s) {
     std::string& blob = all[at(r - s - 1)];
     blob.resize(lengths[at(r - s - 1)]);
     const Slice<std::byte> out = bytes_of(all[at(r - s)]), in = bytes_of(blob);
     co_await exchange(comm, right, out, left, in);
+  }
+}
+
+Task<> gather_blobs(Communicator& comm, const std::string& mine, std::vector<std::string>& all) {
+  all.clear();
+  std::vector<std::uint64_t> length{mine.size()};
+  if (comm.rank() != 0) {
+    co_await comm.send(0, slice(length).bytes());
+    co_await comm.send(0, {reinterpret_cast<const std::byte*>(mine.data()), mine.size()});
+    co_return;
+  }
+  all.resize(static_cast<std::size_t>(comm.size()));
+  all[0] = mine;
+  for (int from = 1; from < comm.size(); ++from) {
+    co_await recv_exactly(comm, from, slice(length).bytes());
+    require_blob(from, length[0]);
+    std::string& blob = all[static_cast<std::size_t>(from)];
+    blob.resize(length[0]);
+    co_await recv_exactly(comm, from, bytes_of(blob));
   }
 }
 

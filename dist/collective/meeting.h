@@ -35,6 +35,13 @@ Task<> broadcast(Communicator& comm, Slice<std::byte> bytes, int root = 0);
 ///   throws   CommError if a neighbour is lost, or announces more than 1 GiB
 Task<> allgather_blobs(Communicator& comm, const std::string& mine, std::vector<std::string>& all);
 
+/// Gathers texts or other blobs of any length on rank 0, one rank after another: there all[i] is what rank i gave; on
+/// the others `all` is empty.
+///
+///   cost     on rank 0 (N-1) (2 alpha + 8 beta) + (sum of the other ranks' lengths) beta
+///   throws   CommError if a rank is lost, or announces more than 1 GiB
+Task<> gather_blobs(Communicator& comm, const std::string& mine, std::vector<std::string>& all);
+
 /// Sums a few numbers exactly alike everywhere: afterwards x holds the sum over ranks, added in rank order in double.
 /// For losses, counts and norms; not for gradients: everyone sends x to everyone.
 ///   cost     2(N-1) alpha + (N-1) (n + 8) beta                             n bytes

@@ -10,10 +10,6 @@
 namespace laconic::dist {
 namespace {
 
-std::int64_t elements_of(const ParameterInfo& info, Rows rows) {
-  return info.shape.rank() == 0 ? info.elements : info.elements / info.shape[0] * rows.count;
-}
-
 Rows common(Rows a, Rows b) {
   const std::int64_t first = std::max(a.first, b.first), end = std::min(a.first + a.count, b.first + b.count);
   return {first, std::max<std::int64_t>(0, end - first)};
@@ -26,7 +22,7 @@ Rows rows_of(const Bucket& bucket, const Parameter& p) { return bucket.chunk() ?
 std::int64_t BucketSync::elements_in(const Bucket& bucket) const {
   std::int64_t n = 0;
   for (int i = bucket.first; i < bucket.first + bucket.count; ++i)
-    n += elements_of(parameter(i).info, rows_of(bucket, parameter(i)));
+    n += parameter(i).info.part(rows_of(bucket, parameter(i))).count;
   return n;
 }
 
@@ -81,7 +77,7 @@ void BucketSync::gradient_ready(Parameter& p, Rows rows) {
     State& state = states_[b];
     require<Error>(state.phase == State::Phase::filling, name_, ": the gradient of ", p.info.name,
                    " is ready again before its last update was applied. Run its forward, or flush, first.");
-    state.waits_for -= elements_of(p.info, part);
+    state.waits_for -= p.info.part(part).count;
     if (state.waits_for > 0) return;
     state.phase = State::Phase::ready;
     state.context = context_;

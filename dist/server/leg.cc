@@ -22,11 +22,7 @@ std::size_t room_for(const Leg& leg, std::size_t elements) {
 }
 
 void decode(const Leg& leg, Slice<const std::byte> payload, Slice<float> x, int from) {
-  try {
-    leg.codec->decode(payload, x);
-  } catch (const DataError& e) {
-    throw CommError(concat("server: what rank ", from, " sent is no payload of ", x.size(), " elements: ", e.what()));
-  }
+  reading([&] { leg.codec->decode(payload, x); }, "server: what rank ", from, " sent for ", x.size(), " elements");
 }
 
 /// Each of these parts to each of these ranks.

@@ -244,6 +244,11 @@ void CheckpointStore::begin() {
   require<DataError>(ok, "save: cannot write ", record_path(), " (", std::strerror(errno),
                      "). Free some space, or choose another `save`.");
   AtomicFile::sweep(directory_, "weights.safetensors");
+  std::error_code no_matter;
+  for (const auto& entry : fs::directory_iterator(directory_, no_matter))  // signs of runs that were killed
+    if (entry.path().string().starts_with(sign_path("")) && entry.is_regular_file(no_matter) &&
+        entry.file_size(no_matter) == 0)
+      fs::remove(entry.path(), no_matter);
 }
 
 std::string CheckpointStore::folder(std::int64_t step) const {

@@ -19,9 +19,8 @@ void GradientCounter::begin_step(std::int64_t step) {
 
 void GradientCounter::gradient_ready(Parameter& p, Rows rows) {
   if (counts_this_step_) {
-    const std::int64_t row = p.info.elements / std::max<std::int64_t>(1, p.all_rows().count);
-    const HostCopy<float> values(Slice<const float>(
-        p.grad().slice().sub(static_cast<std::size_t>(rows.first * row), static_cast<std::size_t>(rows.count * row))));
+    const auto [first, count] = p.info.part(rows);
+    const HostCopy<float> values(Slice<const float>(p.grad().range(first, count).slice()));
     auto of_p = std::ranges::find(counts_, p.info.name, &GradientCounts::parameter);
     if (of_p == counts_.end()) of_p = counts_.insert(counts_.end(), {.parameter = p.info.name});
     for (const float value : values) ++of_p->by_exponent[(std::bit_cast<std::uint32_t>(value) >> 23) & 0xFF];

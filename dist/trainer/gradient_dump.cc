@@ -49,9 +49,8 @@ std::string GradientDump::path(const ParameterInfo& info, const char* ending) co
 
 void GradientDump::gradient_ready(Parameter& p, Rows rows) {
   if (!folder_.empty()) {
-    const std::int64_t row = p.info.elements / std::max<std::int64_t>(1, p.all_rows().count);
-    const auto first = static_cast<std::size_t>(rows.first * row), count = static_cast<std::size_t>(rows.count * row);
-    write_at(path(p.info, ".f32"), p.grad().slice().sub(first, count), rows.first * row, p.info.elements);
+    const auto [first, count] = p.info.part(rows);
+    write_at(path(p.info, ".f32"), p.grad().range(first, count).slice(), first, p.info.elements);
   }
   next_.gradient_ready(p, rows);
 }

@@ -88,8 +88,7 @@ LowRank::LowRank(const Parameter& parameter, int rank, const Tensor& errors, std
 
 void LowRank::gather(Rows rows) {
   if (complete()) gathered_ = 0;
-  const std::int64_t row = parameter_.info.elements / parameter_.all_rows().count;
-  const std::int64_t first = rows.first * row, count = rows.count * row;
+  const auto [first, count] = parameter_.info.part(rows);
   raw::axpy(matrix_.range(first, count), 1.0f, parameter_.grad().range(first, count));
   GhostWork::tell(matrix_.device(), Work::gathering, static_cast<std::size_t>(count));
   gathered_ += count;

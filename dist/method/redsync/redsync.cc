@@ -135,9 +135,9 @@ void RedSync::ready(Parameter& p, Rows rows, float factor) {
   Layer* layer = layer_of(p);
   if (layer == nullptr || !sparse()) {
     if (layer != nullptr && !method_.corrects) {  // what an earlier phase has left goes along
-      const std::int64_t row = p.info.elements / p.all_rows().count;
-      const Tensor rest = residual_.range(p.info.offset + rows.first * row, rows.count * row);
-      raw::axpy(p.grad().range(rows.first * row, rows.count * row), 1.0f, rest);
+      const auto [first, count] = p.info.part(rows);
+      const Tensor rest = residual_.range(p.info.offset + first, count);
+      raw::axpy(p.grad().range(first, count), 1.0f, rest);
       raw::fill(rest, 0.0f);
     }
     return dense_.gradient_ready(p, rows);

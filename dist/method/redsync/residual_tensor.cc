@@ -93,17 +93,16 @@ void ResidualTensor::begin(double density) {
 }
 
 void ResidualTensor::gather(Rows rows, float factor) {
-  const std::int64_t row = n_ / parameter_.all_rows().count;
-  const auto begin = static_cast<std::size_t>(rows.first * row), count = static_cast<std::size_t>(rows.count * row);
-  const auto part = [&](const Tensor& t) { return t.slice().sub(begin, count); };
+  const auto [first, count] = parameter_.info.part(rows);
+  const auto part = [first = first, count = count](const Tensor& t) { return t.range(first, count).slice(); };
   const compress::ResidualPart elements{.gradient = part(parameter_.grad()),
                                         .weight = rule_.weight_decay != 0 ? part(parameter_.value()) : Slice<float>(),
                                         .velocity = velocity_.defined() ? part(velocity_) : Slice<float>(),
                                         .residual = part(residual_),
-                                        .first = static_cast<std::uint32_t>(begin)};
+                                        .first = static_cast<std::uint32_t>(first)};
   compress::accumulate_residual(elements, rule_, factor, &candidates_, stats_);
-  GhostWork::tell(residual_.device(), Work::gathering, count);
-  gathered_ += rows.count * row;
+  GhostWork::tell(residual_.device(), Work::gathering, static_cast<std::size_t>(count));
+  gathered_ += count;
 }
 
 std::size_t ResidualTensor::most() const {

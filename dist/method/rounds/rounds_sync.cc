@@ -26,8 +26,8 @@ std::vector<std::shared_ptr<Parameter>> twins_of(const ParameterArena& arena) {
 
 /// These rows of a parameter, in what is laid out like the arena.
 Tensor rows_in(const Tensor& state, const Parameter& p, Rows rows) {
-  const std::int64_t row = p.info.elements / p.all_rows().count;
-  return state.range(p.info.offset + rows.first * row, rows.count * row);
+  const auto [first, count] = p.info.part(rows);
+  return state.range(p.info.offset + first, count);
 }
 
 }  // namespace
