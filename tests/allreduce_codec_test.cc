@@ -91,5 +91,31 @@ TEST(AllreduceSync, WhatWasLostIsSavedAndResumed) {
   EXPECT_TRUE(same_bits(run(false), run(true)));
 }
 
+TEST(AllreduceSync, WhatWasLostIsSavedInOneOrderWhateverThePlan) {
+  on_ranks(2, [&](Worker& w) {
+    const ParameterArena arena(some_parameters());
+    ASSERT_GT(arena.size(), arena.elements()) << "there is padding";
+    const auto sync_with = [&](const char* fusion) {
+      PlanOptions options = plan_options("ring", fusion, 0);
+      set_codec(options, "inceptionn:2^-6");
+      return AllreduceSync(arena, w.engine, make_plan(arena.parameters(), options, 2), sgd, {.codec_feedback = true});
+    };
+    RankState copied, lazy;
+    {
+      AllreduceSync sync = sync_with("copy:10kB");
+      train(sync, arena, w.rank, 1, 3);
+      sync.save(copied);
+    }
+    AllreduceSync sync = sync_with("lazy:1MiB");
+    sync.load(copied);
+    sync.save(lazy);
+    const auto lost = [](const StateDict& state) { return state.at("codec.lost").to_vector(); };
+    EXPECT_TRUE(same_bits(lost(copied), lost(lazy)));
+    std::vector<float> rest = lost(copied);
+    for (const auto& p : arena.parameters()) std::fill_n(rest.begin() + p->info.offset, p->info.elements, 0.0f);
+    EXPECT_EQ(rest, std::vector<float>(rest.size())) << "nothing stands in the padding";
+  });
+}
+
 }  // namespace
 }  // namespace laconic::dist

@@ -169,8 +169,32 @@ Costs AllreduceSync::costs() const {
   return costs;
 }
 
-void AllreduceSync::save(RankState& state) const { save_losses(state, lost_); }
+/// Losses as this object keeps them, without padding where a bucket is copied, from those in arena order (`packs`), or
+/// the other way round.
+Tensor AllreduceSync::repacked(const Tensor& losses, bool packs) const {
+  if (!losses.defined()) return {};
+  const Tensor all = Tensor::zeros(losses.shape(), DType::f32, losses.device());
+  for (const Bucket& bucket : plan().buckets) {
+    if (!bucket.copied) {
+      all.range(bucket.offset, bucket.elements).copy_from(losses.range(bucket.offset, bucket.elements));
+      continue;
+    }
+    std::int64_t packed = bucket.offset;
+    for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
+      const ParameterInfo& info = parameter(i).info;
+      all.range(packs ? packed : info.offset, info.elements)
+          .copy_from(losses.range(packs ? info.offset : packed, info.elements));
+      packed += info.elements;
+    }
+  }
+  return all;
+}
 
-void AllreduceSync::load(const StateDict& state) { load_losses(state, lost_); }
+void AllreduceSync::save(RankState& state) const { save_losses(state, repacked(lost_, false)); }
+
+void AllreduceSync::load(const StateDict& state) {
+  load_losses(state, lost_);
+  lost_ = repacked(lost_, true);
+}
 
 }  // namespace laconic::dist

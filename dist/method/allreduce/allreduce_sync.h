@@ -54,7 +54,7 @@ class AllreduceSync final : public BucketSync {
 
   void begin_step(const StepContext& context) override;
   Costs costs() const override;
-  /// With feedback: codec.lost, this rank's losses in arena order, of a copied bucket without padding.
+  /// With feedback: codec.lost, this rank's losses in arena order, whatever the plan.
   void save(RankState& state) const override;
   /// throws DataError if it holds no such tensor
   void load(const StateDict& state) override;
@@ -66,6 +66,7 @@ class AllreduceSync final : public BucketSync {
   Hops hops(std::size_t bucket, Slice<float> x) const;
   Slice<float> gathered(std::size_t bucket);
   void scatter(std::size_t bucket);
+  Tensor repacked(const Tensor& losses, bool packs) const;
 
   Update update_;
   const std::uint64_t seed_;                            // of a codec that rounds at random
