@@ -34,7 +34,7 @@ std::int64_t draw(const std::vector<float>& logits, double temperature, std::int
 template <class Write>
 void go_on(const ReadToken& read, std::vector<float> logits, std::int64_t left_out, const GenerateOptions& o,
            Write&& write) {
-  for (std::int64_t i = 0; i < o.words; ++i) {
+  for (std::int64_t i = 0; i < o.words && !(o.stop && o.stop()); ++i) {
     Random random(o.seed, Purpose::generate, static_cast<std::uint64_t>(i));
     const std::int64_t token = draw(logits, o.temperature, left_out, random);
     write(token);

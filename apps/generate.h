@@ -16,6 +16,7 @@ struct GenerateOptions {
   double temperature = 1;  ///< token k has the chance softmax(logits / temperature)[k]; 0: always the likeliest one
   std::string prompt{};    ///< what it goes on from; empty: the beginning of a line
   std::uint64_t seed = 0;
+  std::function<bool()> stop{};  ///< asked before each token, if there is one: whether to leave it at what is written
 };
 
 /// Reads one token more, and returns the logits of the one behind it.

@@ -66,7 +66,7 @@ int help() {
   print_line("1", "an error");
   print_line("2", "a wrong command line");
   print_line("3", "a rank was lost");
-  print_line("130, 143, 129", "SIGINT, SIGTERM or SIGHUP ended the training, after it had saved");
+  print_line("130, 143, 129", "SIGINT, SIGTERM or SIGHUP ended the training, after it had saved what there was");
   std::printf("\nThe training programs: %s; each tells its options with --help.\n",
               laconic::join({std::begin(laconic::kPrograms), std::end(laconic::kPrograms)}, ", ").c_str());
   return 0;

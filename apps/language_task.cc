@@ -33,7 +33,7 @@ class LanguageTask final : public Task {
     return gpt ? of_blocks(o, gpt->model, worker) : of_streams(o, worker);
   }
 
-  void finish(const TrainOptions& o, Workload& workload) override {
+  void finish(const TrainOptions& o, Workload& workload, const Stop& stop) override {
     auto* const gpt = dynamic_cast<models::GPT*>(&workload.model());
     if (!o.export_path.empty()) {
       save_safetensors(models::for_hugging_face(*gpt), o.export_path);
@@ -42,7 +42,7 @@ class LanguageTask final : public Task {
     if (o.generate.words == 0) return;
     set_kernel_threads(1);  // one word at a time has no work for more, and the text is then the same for any --threads
     GenerateOptions options = o.generate;
-    options.seed = o.trainer.seed;
+    options.seed = o.trainer.seed, options.stop = stop;
     const ReadToken read = gpt ? reader(*gpt) : reader(dynamic_cast<models::LanguageModel&>(workload.model()));
     fmt::print("{}{}", o.quiet ? "" : "\n", generate(read, *data_.get(), options));
   }

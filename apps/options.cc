@@ -208,9 +208,9 @@ void refuse_one_path_for_two(const TrainOptions& o) {
   std::map<std::filesystem::path, const char*> written;
   for (const auto& [path, name] :
        {std::pair{&o.log, "--log"}, {&o.trace, "--trace"}, {&o.report, "--report"}, {&o.export_path, "--export"}}) {
-    std::error_code ignored;
-    const auto where = std::filesystem::weakly_canonical(*path, ignored);
-    if (path->empty() || path->starts_with("/dev/")) continue;
+    std::error_code error;
+    const auto where = std::filesystem::weakly_canonical(std::filesystem::absolute(*path, error), error);
+    if (path->empty() || path->starts_with("/dev/") || error) continue;
     if (const auto [other, is_new] = written.emplace(where, name); !is_new)
       refuse("two outputs would be written to " + *path, concat(other->second, " and ", name),
              "give each its own file");

@@ -204,6 +204,7 @@ class Supervisor {
   void ask_for_end(int signal_number) {
     interrupt_ = signal_number;
     asked_ = Clock::now();
+    reap();                     // it may have ended just before
     if (has_begun_nothing()) {  // mpirun would pass a signal on to nobody, and there is nothing to save
       cut_short_ = true, ends_ = asked_;
       return;
@@ -212,8 +213,10 @@ class Supervisor {
     kill(mpirun_, SIGUSR1);
   }
 
-  /// Whether mpirun has no child yet: no rank, and no way to another host.
-  bool has_begun_nothing() const { return !status_ && children_of(mpirun_).empty(); }
+  /// Whether mpirun, with all ranks here, has started none yet. Not every kernel tells children.
+  bool has_begun_nothing() const {
+    return scratch_ && !status_ && children().contains(mpirun_) && children_of(mpirun_).empty();
+  }
 
   void reap() {
     int status = 0;

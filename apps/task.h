@@ -20,8 +20,8 @@ class Task {
   /// model and data do not fit
   virtual std::unique_ptr<Workload> workload(const TrainOptions& options, const dist::Worker& worker) = 0;
   /// What rank 0's workload is good for when a run has ended, on the main thread: its weights are there, its trainer is
-  /// not.
-  virtual void finish(const TrainOptions&, Workload&) {}
+  /// not. What takes long asks `stop` now and then.
+  virtual void finish(const TrainOptions&, Workload&, const Stop& stop) = 0;
 };
 
 /// Training on images that are in memory. At the end saves the names of the classes, as the next one does.

@@ -33,12 +33,12 @@ namespace {
 
 std::atomic<std::int64_t> first_interrupt{0};  // when, in ns
 std::atomic<int> interrupted_by{SIGINT};       // what this process got; another rank's interrupt counts as Ctrl-C
-std::atomic<bool> ends_in_order{false};        // once data are read, until all is saved
+std::atomic<bool> ends_in_order{false};        // once data are read
 bool interrupt_came() { return first_interrupt != 0; }
 
 /// Ctrl-C, SIGTERM and SIGHUP ask for an orderly end: the step is finished and saved; so does SIGUSR1, which mpirun
-/// passes on without killing anybody (apps/launch.cc). A second one ends at once, and so does any while there is
-/// nothing to finish: data are read, a plan is described, a text is written by what has learned.
+/// passes on without killing anybody (apps/launch.cc). A second one ends at once, and so does any while data are read
+/// or a plan is described: there is nothing to finish.
 extern "C" void on_interrupt(int signal_number) {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
@@ -47,6 +47,7 @@ extern "C" void on_interrupt(int signal_number) {
   if (ends_in_order && first_interrupt.compare_exchange_strong(first, now)) {
     interrupted_by = signal_number;
   } else if (!ends_in_order || now - first > std::chrono::nanoseconds(kSameInterrupt).count()) {
+    if (getpid() == 1) _exit(128 + signal_number);  // whom the kernel spares what a signal does by default
     signal(signal_number, SIG_DFL);
     raise(signal_number);
   }
@@ -152,8 +153,8 @@ void write_trace(Trace& trace, dist::Worker& worker, const std::string& path) {
   }
   std::vector<std::string> all;
   const std::string mine = trace.json();
-  worker.engine.run("gathering of traces",
-                    [&](dist::Communicator& comm) { return dist::gather_blobs(comm, mine, all); });
+  worker.engine.run(
+      "gathering of traces", [&](dist::Communicator& comm) { return dist::gather_blobs(comm, mine, all); }, kCpu, true);
   if (worker.rank == 0) write_merged_traces(all, path);
 }
 
@@ -203,7 +204,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
       worker.engine.set_trace(&trace.row(worker.rank, "communication"));
     }
     if (worker.serves()) {
-      ends_in_order = !o.dry_run;
+      if (ranks > 0) ends_in_order = !o.dry_run;
       serve(worker, *o.method, options);
       if (!o.trace.empty() && !o.dry_run && !o.eval_only) write_trace(trace, worker, o.trace);
       return;
@@ -238,8 +239,9 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
     summary.link_late_share = report.link.late_share();
   }
   if (trained) {
-    ends_in_order = false;
-    task.finish(o, *trained);
+    bool cut_short = false;
+    task.finish(o, *trained, [&] { return cut_short = interrupt_came(); });
+    if (cut_short && summary.stopped.empty()) summary.stopped = "interrupted";
   }
   return summary;
 }
@@ -354,6 +356,7 @@ int run_training(const TrainOptions& options, Task& task) {
 
 class OwnTask final : public Task {
  public:
+  void finish(const TrainOptions&, Workload&, const Stop&) override {}
   explicit OwnTask(const Program& program) : make_(program.task) {}
   std::unique_ptr<Workload> workload(const TrainOptions& o, const dist::Worker& worker) override {
     OwnTaskOptions own;

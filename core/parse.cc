@@ -15,7 +15,8 @@ double real(const std::string& text, const std::string& where, double low, doubl
   const auto value = number_from<double>(text);
   if (!value) refuse("'" + text + "' is not a number", where, "give one, as " + where + " " + example);
   constexpr double kMost = std::numeric_limits<float>::max();
-  if (*value < low || *value > std::min(high, kMost))
+  if (*value > kMost) refuse(text + " is out of range", where, fmt::format("give at most {:.2g}", kMost));
+  if (*value < low || *value > high)
     refuse(text + " is out of range", where,
            high >= kMost ? fmt::format("give a number of at least {}, as {} {}", low, where, example)
                          : fmt::format("give a number from {} to {}, as {} {}", low, high, where, example));

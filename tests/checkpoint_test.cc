@@ -519,12 +519,12 @@ TEST(Checkpoint, AFolderThatIsOnlyClaimedStaysAsItWas) {
 
 TEST(Checkpoint, SignsOfARunThatWasKilledGo) {
   TempFolder folder;
-  std::ofstream(folder / "sign-12");
-  std::ofstream(folder / "sign-of-mine") << "words";
+  std::ofstream(folder / "sign-0123456789abcdef");
+  std::ofstream(folder / "sign-of-mine");
   CheckpointStore store(folder.path());
   store.claim(0, "model=x", true);
   store.begin();
-  EXPECT_FALSE(fs::exists(folder / "sign-12"));
+  EXPECT_FALSE(fs::exists(folder / "sign-0123456789abcdef"));
   EXPECT_TRUE(fs::exists(folder / "sign-of-mine"));
 }
 

@@ -2,14 +2,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "dist/collective/allreduce.h"
 #include "dist/method/method.h"
@@ -320,12 +324,22 @@ TEST(CommandLine, AnMpirunThatDoesNotEndAfterAVerdictIsEnded) {
   for (const char* file : {"child", "orphan"}) EXPECT_FALSE(is_alive(dir / file)) << file;
 }
 
+/// A launch by such an mpirun, once that has written its process's number into `pid`.
+std::unique_ptr<Background> launched_by(const TempFolder& dir, const std::string& script) {
+  with_mpirun(dir, script);
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", (dir.path() + ":" + path).c_str(), 1);
+  auto launched = std::make_unique<Background>("laconic launch -n 2 mnist");
+  ::setenv("PATH", path.c_str(), 1);
+  EXPECT_TRUE(eventually([&] { return !file_text(dir / "pid").empty(); }));
+  return launched;
+}
+
 TEST(CommandLine, AnInterruptEndsAnMpirunThatHasStartedNothing) {
   const TempFolder dir;
-  const std::string waits = with_mpirun(dir, "echo $$ >" + (dir / "pid") + "\nexec sleep 300\n");
-  const Result r = run("laconic launch -n 2 mnist & launch=$!; while ! [ -s " + (dir / "pid") +
-                           " ]; do sleep 0.1; done; kill -INT $(pgrep -P $launch); wait $launch",
-                       waits);
+  const auto launched = launched_by(dir, "echo $$ >" + (dir / "pid") + "\nexec sleep 300\n");
+  launched->signal(SIGINT);
+  const Result r = launched->wait();
   EXPECT_EQ(r.exit_code, 128 + SIGINT);
   EXPECT_EQ(r.err, "");
   EXPECT_FALSE(is_alive(dir / "pid"));
@@ -333,13 +347,17 @@ TEST(CommandLine, AnInterruptEndsAnMpirunThatHasStartedNothing) {
 
 TEST(CommandLine, HowAnMpirunEndsThatWasEndedSaysNothingOfARank) {
   const TempFolder dir;
-  const std::string crashes =
-      with_mpirun(dir, "ulimit -c 0\ntrap '' USR1\ntrap 'kill -SEGV $$' TERM\nsleep 300 &\necho $$ >" + (dir / "pid") +
-                           "\nwait\nwait\n");
-  const Result r = run("laconic launch -n 2 mnist & launch=$!; while ! [ -s " + (dir / "pid") +
-                           " ]; do sleep 0.1; done; for i in 1 2; do kill -INT $(pgrep -P $launch); sleep 1; done; "
-                           "wait $launch",
-                       crashes);
+  const auto launched = launched_by(dir,
+                                    "ulimit -c 0\ntrap '' USR1\ntrap 'kill -SEGV $$' TERM\nsleep 300 &\n"
+                                    "echo $$ >" +
+                                        (dir / "pid") + "\nwait\nwait\n");
+  // The first one asks, and one that comes much later ends it.
+  EXPECT_TRUE(eventually([&] {
+    launched->signal(SIGINT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    return !is_alive(dir / "pid");
+  }));
+  const Result r = launched->wait();
   EXPECT_EQ(r.exit_code, 128 + SIGINT);
   EXPECT_EQ(r.err, "");
 }

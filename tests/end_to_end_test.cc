@@ -765,7 +765,7 @@ TEST(HowTrainingsEnd, ALaunchThatIsKilledLeavesNothing) {
 TEST(HowTrainingsEnd, TheLaunchersSignalCountsThoughRank0HeardOfAnotherRanksFirst) {
   const TempFolder dir;
   const std::string mpirun = dir / "mpirun";  // ends as it does when rank 0 does not know the signal
-  std::ofstream(mpirun) << "#!/bin/sh\ntrap 'exit 130' USR1\n: > '" << dir.path()
+  std::ofstream(mpirun) << "#!/bin/sh\ntrap 'exit 130' USR1\nsleep 300 &\n: > '" << dir.path()
                         << "/ready'\nwhile :; do sleep 0.05; done\n";
   fs::permissions(mpirun, fs::perms::owner_all);
   const std::string path = std::getenv("PATH");

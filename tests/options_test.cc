@@ -421,7 +421,7 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
     expect_refused({option, "9223372036854775807"},
                    concat("9223372036854775807 is too much (", option, "): give at most 1000000000"));
   expect_refused({"--save-every", "1000000001it"}, "1000000001 is too much (--save-every): give at most 1000000000");
-  expect_refused({"--lr", "1e39"}, "1e39 is out of range (--lr): give a number of at least 0, as --lr 0.1");
+  expect_refused({"--lr", "1e39"}, "1e39 is out of range (--lr): give at most 3.4e+38");
   expect_refused({"--lr", "-1"}, "-1 is out of range (--lr): give a number of at least 0, as --lr 0.1");
   expect_refused({"--lr", "nan"}, "'nan' is not a number (--lr): give one, as --lr 0.1");
   expect_refused({"--momentum", "2"}, "2 is out of range (--momentum): give a number from 0 to 1, as --momentum 0.9");

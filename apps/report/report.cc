@@ -175,9 +175,9 @@ Json ledger_of(const nlohmann::json& ledger) {
 /// the next step's forward. Times are in ms.
 Json timeline_of(const TraceFile& trace, const std::string& path) {
   const TraceFile::Line* const computing = trace.computing(0);
-  require<DataError>(computing, path, ": rank 0 has not computed in this trace");
+  require<DataError>(computing, path, ": rank 0 has not computed in this trace. Name a file that --trace has written.");
   const std::vector<double> starts = step_starts(*computing);
-  require<DataError>(starts.size() >= 2, path, ": there is no whole step in this trace: train some");
+  require<DataError>(starts.size() >= 2, path, ": there is no whole step in this trace. Train some.");
   const std::size_t whole = starts.size() - 1,
                     first = std::min<std::size_t>(3, std::max<std::size_t>(whole, 2) - 1) - 1;
   const double begin = starts[first], end = starts[std::min(first + 2, whole)];

@@ -64,12 +64,11 @@ std::string rank_file_in(const std::string& name) {
   return digits > 0 && std::string_view(name).substr(end).starts_with(kEnd) ? name.substr(0, end + kEnd.size()) : "";
 }
 
+/// Whether it has its manifest. One that cannot be looked at counts as complete: whoever reads it says what is wrong.
 bool is_complete(const std::string& checkpoint) {
   std::error_code error;
   const auto type = fs::symlink_status(checkpoint + kManifest, error).type();
-  require<DataError>(type != fs::file_type::none, checkpoint, " cannot be read: ", error.message(),
-                     ". Correct its permissions.");
-  return type == fs::file_type::regular;
+  return type == fs::file_type::regular || type == fs::file_type::none;
 }
 
 /// Folders of checkpoints, whole or not, the newest first.
@@ -78,14 +77,18 @@ std::vector<std::string> checkpoints_in(const std::string& directory) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory, error))
     if (is_checkpoint(entry)) found.push_back(entry.path().string());
-  require<DataError>(error != std::errc::permission_denied, directory, " cannot be read: ", error.message(),
-                     ". Correct its permissions.");
   std::sort(found.rbegin(), found.rend());  // numbers are padded with zeros
   return found;
 }
 
 std::string file_of_rank(const std::string& checkpoint, int rank) {
   return fmt::format("{}/rank-{}.safetensors", checkpoint, rank);
+}
+
+/// Whether this is the name of a run's sign: "sign-", and the 16 digits by which it calls itself.
+bool is_sign(const std::string& name) {
+  return name.starts_with("sign-") && name.size() == 5 + 16 &&
+         name.find_first_not_of("0123456789abcdef", 5) == std::string::npos;
 }
 
 std::string owner(const std::string& run, std::int64_t step, int rank) {
@@ -245,10 +248,8 @@ void CheckpointStore::begin() {
                      "). Free some space, or choose another `save`.");
   AtomicFile::sweep(directory_, "weights.safetensors");
   std::error_code no_matter;
-  for (const auto& entry : fs::directory_iterator(directory_, no_matter))  // signs of runs that were killed
-    if (entry.path().string().starts_with(sign_path("")) && entry.is_regular_file(no_matter) &&
-        entry.file_size(no_matter) == 0)
-      fs::remove(entry.path(), no_matter);
+  for (const auto& entry : fs::directory_iterator(directory_, no_matter))
+    if (is_sign(entry.path().filename().string())) fs::remove(entry.path(), no_matter);  // of a run that was killed
 }
 
 std::string CheckpointStore::folder(std::int64_t step) const {
@@ -331,6 +332,10 @@ std::vector<std::string> CheckpointStore::all_in(const std::string& path) {
 
 std::string CheckpointStore::newest(const std::string& path) {
   const auto all = all_in(path);
+  std::error_code error;
+  const fs::directory_iterator readable(path, error);
+  require<DataError>(error != std::errc::permission_denied, "resume: ", path, " cannot be read: ", error.message(),
+                     ". Correct its permissions.");
   require<DataError>(!all.empty(), "resume: no complete checkpoint in ", path,
                      ". Name a directory that `save` wrote to.");
   return all.front();

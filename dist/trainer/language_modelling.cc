@@ -10,8 +10,7 @@
 namespace laconic {
 namespace {
 
-/// Before anything is divided by them.
-/// Returns the options, of which a text must be long enough for a step.
+/// Returns the options, if they make sense and the text is long enough for a step: before anything is divided by them.
 const LanguageModelling::Options& sensible(const LanguageModelling::Options& o, const TextDataset& data, int workers) {
   require<UsageError>(o.batch >= 1 && o.bptt >= 1 && o.eval_rows >= 1, "language model: batch = ", o.batch,
                       ", bptt = ", o.bptt, ", eval_rows = ", o.eval_rows, " must be at least 1.");
