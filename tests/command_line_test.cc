@@ -200,8 +200,8 @@ TEST(CommandLine, AWrongOptionOfAToolNamesTheNearest) {
 }
 
 TEST(CommandLine, NumbersOfToolsAreNumbers) {
-  for (const std::string& tool : {"inspect select --density nan", "bench step --block-seconds nan",
-                                  "bench codec --mib inf", "chaos --timeout nan mnist"}) {
+  for (const std::string tool : {"inspect select --density nan", "bench step --block-seconds nan",
+                                 "bench codec --mib inf", "chaos --timeout nan mnist"}) {
     const Result r = run("laconic " + tool);
     EXPECT_EQ(r.exit_code, 2) << tool;
     EXPECT_TRUE(has(r.err, "' is no number from ")) << r.err;
