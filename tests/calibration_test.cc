@@ -333,7 +333,7 @@ TEST(Calibrate, WhatMakesNoSenseIsOneSentence) {
         {"laconic calibrate --link 1gbit,1ms", "--workers"},
         {"laconic calibrate --codecs fp17", "(--codecs)"},
         {"laconic calibrate --sizes 16384,x", "(--sizes)"},
-        {"laconic calibrate --sizes 999999999999", "are too many (--sizes)"},
+        {"laconic calibrate --sizes 999999999999", "999999999999 is too much (--sizes): give at most 268435456"},
         {"laconic calibrate --batch 8", "without a model no layers are timed (--batch)"},
         {"laconic calibrate --model lenett", "unknown model 'lenett'"},
         {"laconic simulate --replay a --calibration b", "both say what was measured (--replay and --calibration)"},
