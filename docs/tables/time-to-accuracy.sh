@@ -4,10 +4,10 @@
 #
 #   bash docs/tables/time-to-accuracy.sh MODEL RATE DATA KEEP [options of compare]
 #
-# MODEL: lenet (DATA: Fashion-MNIST), resnet20 or alexnet-32 (CIFAR-10), vgg16-32 (CIFAR-10's
-# data_batch_1.bin and test_batch.bin alone, for it computes for long), lstm-small (the Penn Treebank). RATE: 1gbit or 100mbit. KEEP
-# holds what was learned, which does not depend on the rate: a second call only times its steps. One seed; `--repeat 3`
-# at the end gives three.
+# MODEL: lenet (DATA: Fashion-MNIST), resnet20 or alexnet-32 (CIFAR-10), vgg16-32 (CIFAR-10's data_batch_1.bin and
+# test_batch.bin alone, for it computes for long), lstm-small (the Penn Treebank). RATE: 1gbit or 100mbit. KEEP holds what
+# was learned, which does not depend on the rate: a second call only times its steps. One seed; `--repeat 3` at the end
+# gives three.
 set -euo pipefail
 model=${1:?MODEL} rate=${2:?RATE} data=${3:?DATA} keep=${4:?KEEP}
 shift 4
