@@ -62,7 +62,8 @@ void add_exchange_settings(Settings& s, const ExchangeTargets& o) {
   s.value("overlap", "none|backward|forward",
           "sums travel after backward, during it, or also\nduring the next forward [forward]",
           [o](const std::string& text, const std::string&) { o.overlap = dist::overlap_named(text); });
-  s.value("fusion", "none|copy:SIZE|lazy:SIZE", "small neighbours travel together, copied or not\n[lazy:1MiB]",
+  s.value("fusion", "none|copy:SIZE|lazy:SIZE",
+          "small neighbours travel together, copied or not\n[lazy:1MiB; lazy:128KiB with ps]",
           [o](const std::string& text, const std::string&) { dist::set_fusion(o.plan, text); });
   s.value("chunk", "none|SIZE",
           "larger weights, except of convolutions, travel\nin chunks of rows [4MiB; 2MiB with ps; whole with\n"

@@ -128,6 +128,7 @@ void set_fusion(PlanOptions& options, const std::string& text) {
   const auto colon = text.find(':');
   const std::string kind = text.substr(0, colon);
   options.fusion = kind == "copy" ? PlanOptions::Fusion::copy : PlanOptions::Fusion::lazy;
+  options.fusion_asked = true;
   if (text == "none") {
     options.bucket_bytes = 0;
     return;

@@ -24,6 +24,9 @@ struct PlanOptions {
   std::string allreduce = "ring";
   Fusion fusion = Fusion::lazy;
   std::size_t bucket_bytes = 1 << 20;  ///< neighbours join while their bucket is not larger; 0: every parameter alone
+  bool fusion_asked = false;           ///< by set_fusion
+  /// Whether no fusion was asked for: then a method may take one of its own.
+  bool fusion_is_default() const { return !fusion_asked && bucket_bytes == PlanOptions().bucket_bytes; }
   std::size_t chunk_bytes = 4 << 20;   ///< larger matrices travel in chunks of rows of about this size; 0: whole
   /// Cuts matrices that send a choice, too. Each still sends one message, and an uncut one has a faster forward.
   bool chunk_sparse = false;

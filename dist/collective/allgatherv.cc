@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "core/stream.h"
-#include "dist/collective/reduce.h"
+#include "dist/collective/pieces.h"
 
 namespace laconic::dist {
 namespace {
@@ -79,11 +79,20 @@ class Records {
     const std::size_t begin = first == 0 ? 0 : ends_[static_cast<std::size_t>(first - 1)];
     const std::size_t end = ends_[static_cast<std::size_t>(first + out - 1)], had = all_.bytes_.size();
     const Slice<std::byte> inbox = all_.bytes_.append(owners.size() * (kPartHeader + most_bytes_));
-    const Slice<std::byte> outbox = all_.bytes_.slice().sub(begin, end - begin);
-    const Transfer receiving = comm_.recv(from, inbox);
-    const Transfer sending = comm_.send(to, outbox);
-    const std::size_t came = co_await receiving;  // if this throws, ~Records cancels the other
-    co_await sending;
+    const Slice<const std::byte> outbox = all_.bytes_.slice().sub(begin, end - begin);
+    const auto length = static_cast<std::uint64_t>(outbox.size());
+    const std::size_t most = static_cast<std::size_t>(out) * (kPartHeader + most_bytes_);
+    std::size_t came = 0;
+    try {
+      Incoming incoming(comm_, from, inbox);
+      std::vector<Transfer> sending;
+      for (const auto& message : messages_with_length(outbox, most, length)) sending.push_back(comm_.send(to, message));
+      came = co_await incoming.arrives();
+      for (const Transfer& transfer : sending) co_await transfer;
+    } catch (...) {
+      comm_.cancel();  // the length must not outlive this frame
+      throw;
+    }
     all_.bytes_.resize(had + came);
     const Slice<const std::byte> message = inbox.first(came);
     const auto parts = parts_of(message, static_cast<int>(owners.size()), most_bytes_, from);

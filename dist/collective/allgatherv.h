@@ -40,6 +40,8 @@ class Gathered {
 /// on every rank. One exchange carries the lengths too; no rank may give more than `most_bytes`, which is the same
 /// everywhere and sizes the buffers (N (most_bytes + 4) bytes in `all`). `mine` may be empty.
 ///
+///   Messages that may be longer than 256 KiB are cut (messages_with_length in pieces.h).
+///
 ///     message, little-endian      offset 0             4
 ///                                        n : u32       | part : n bytes         again for every part; never padded
 ///

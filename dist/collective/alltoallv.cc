@@ -1,6 +1,9 @@
 #include "dist/collective/alltoallv.h"
 
 #include <cstring>
+#include <deque>
+
+#include "dist/collective/pieces.h"
 
 namespace laconic::dist {
 
@@ -19,18 +22,24 @@ Task<> alltoallv(Communicator& comm, const std::vector<compress::Bytes>& parts, 
   if (!own.empty()) std::memcpy(room.data() + at(r) * most_bytes, own.data(), own.size());
   all.note(r, at(r) * most_bytes, own.size());
 
-  std::vector<Transfer> receiving, sending;
+  std::vector<std::uint64_t> lengths;
+  for (const compress::Bytes& part : parts) lengths.push_back(part.size());
   try {
+    std::deque<Incoming> incoming;  // from r - 1, r - 2, ...
+    std::vector<Transfer> sending;
     for (int s = 1; s < N; ++s)
-      receiving.push_back(comm.recv(static_cast<int>(at(r - s)), room.sub(at(r - s) * most_bytes, most_bytes)));
-    for (int s = 1; s < N; ++s) sending.push_back(comm.send(static_cast<int>(at(r + s)), parts[at(r + s)].slice()));
+      incoming.emplace_back(comm, static_cast<int>(at(r - s)), room.sub(at(r - s) * most_bytes, most_bytes));
+    for (int s = 1; s < N; ++s)
+      for (const auto& message : messages_with_length(parts[at(r + s)].slice(), most_bytes, lengths[at(r + s)]))
+        sending.push_back(comm.send(static_cast<int>(at(r + s)), message));
+    for (Incoming& each : incoming) co_await each.begins();
     for (int s = 1; s < N; ++s) {
-      const std::size_t came = co_await receiving[static_cast<std::size_t>(s - 1)];
+      const std::size_t came = co_await incoming[static_cast<std::size_t>(s - 1)].arrives();
       all.note(static_cast<int>(at(r - s)), at(r - s) * most_bytes, came);
     }
     for (const Transfer& transfer : sending) co_await transfer;
   } catch (...) {
-    comm.cancel();  // the other transfers must not outlive the caller's memory
+    comm.cancel();  // no transfer may outlive the caller's memory
     throw;
   }
 }

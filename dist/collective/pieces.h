@@ -1,6 +1,8 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "dist/communicator.h"
 
@@ -12,9 +14,46 @@ namespace laconic::dist {
 /// Mb/s: 190 ms in one piece, 137 in four); at 1 Gb/s all sizes reach 99 % of one TCP flow.
 int pieces_of(std::size_t bytes, int N);
 
-/// How many messages so many bytes travel as where two ranks swap them: large messages in both directions lose 25 to 45
-/// % of a TCP link, messages of 256 KiB do not.
+/// How many messages so many bytes travel as where both directions of a link are busy: large messages lose 25 to 45 %
+/// of it over TCP, for MPI asks the receiver first, and the answer waits behind all that the receiver sends. Messages
+/// of 256 KiB go at once.
+inline constexpr std::size_t kMessageBytes = std::size_t{256} << 10;
 std::size_t messages_of(std::size_t bytes);
+
+/// Bytes of which their receiver knows no more than that they are `most` at most: one message, or if `most` is more
+/// than kMessageBytes their number (u64, little-endian) and then messages of that many. What is to be sent, in order;
+/// the bytes and `length`, which is their number, outlive the transfers.
+std::vector<Slice<const std::byte>> messages_with_length(Slice<const std::byte> bytes, std::size_t most,
+                                                         const std::uint64_t& length);
+
+/// The other side: such bytes on their way from a rank into a room of `most` bytes. Its first receive is posted at
+/// once; nothing else may be received from that rank before all has come.
+class Incoming {
+ public:
+  Incoming(Communicator& comm, int from, Slice<std::byte> room);
+  ~Incoming() {
+    if (!done_) comm_.cancel();  // what is on its way would come to memory that is gone
+  }
+  Incoming(const Incoming&) = delete;
+  Incoming& operator=(const Incoming&) = delete;
+
+  /// Waits for the length, and posts the receives of all.   throws  CommError if it is more than there is room for
+  Task<> begins();
+  /// Waits for all.   returns  how many bytes came   throws  CommError, also if they are not as many as announced
+  Task<std::size_t> arrives();
+  std::size_t length_bytes() const { return has_length() ? sizeof length_ : 0; }  ///< that came besides
+
+ private:
+  bool has_length() const { return room_.size() > kMessageBytes; }
+
+  Communicator& comm_;
+  const int from_;
+  const Slice<std::byte> room_;
+  std::uint64_t length_ = 0;
+  Transfer first_;
+  std::vector<Transfer> coming_;
+  bool begun_ = false, done_ = false;
+};
 
 /// body(channel, j) for every piece j of `count`. Pieces j, j + kChannels, j + 2 kChannels ... follow one another on
 /// one channel, which bounds the memory for messages; the channels run beside each other.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/dispatch.h"
+#include "dist/collective/pieces.h"
 #include "dist/ghost_work.h"
 
 namespace laconic::dist {
@@ -78,6 +79,13 @@ double leg_bytes(const compress::Codec* codec, std::size_t elements) {
 
 Task<> send_bytes(Communicator& comm, const std::vector<int>& ranks, Slice<const std::byte> bytes, Leg leg) {
   const std::vector<Slice<const std::byte>> parts{bytes};
+  co_await send_parts(comm, ranks, parts, leg.moved);
+}
+
+Task<> send_message(Communicator& comm, const std::vector<int>& ranks, Slice<const std::byte> bytes, std::size_t most,
+                    Leg leg) {
+  const auto length = static_cast<std::uint64_t>(bytes.size());
+  const std::vector<Slice<const std::byte>> parts = messages_with_length(bytes, most, length);
   co_await send_parts(comm, ranks, parts, leg.moved);
 }
 

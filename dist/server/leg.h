@@ -34,10 +34,11 @@ struct Legs {
   bool differences = false;
   bool rounds_down = false;  ///< workers hold other values than the servers
   std::uint64_t seed = 0;
-  /// A bucket of at most so many elements is pushed at once, a larger one when its server says so (turns.h). Where the
-  /// codec shares scales each waits for its answer, which has the largest.
-  std::int64_t without_turn = static_cast<std::int64_t>(kPieceElements);
-  bool takes_turn(std::int64_t elements) const { return elements > without_turn || (up && up->shares_scale()); }
+  /// So many elements at most are pushed at once, more of them when their server says so (turns.h). Where the codec
+  /// shares scales each waits for its answer, which has the largest.
+  std::int64_t without_turn = 8 << 10;
+  bool is_large(std::int64_t elements) const { return elements > without_turn; }
+  bool takes_turn(std::int64_t elements) const { return is_large(elements) || (up && up->shares_scale()); }
 
   /// The keys name worker, bucket and step, never the server: which rank serves changes no bit.
   Leg upward(std::size_t bucket, std::int64_t step, int worker, std::atomic<std::uint64_t>* moved = nullptr) const {
@@ -68,8 +69,13 @@ Task<> recv_sum(Communicator& comm, const std::vector<int>& ranks, Slice<float> 
 /// About what x, so many elements, is on a leg.
 double leg_bytes(const compress::Codec* codec, std::size_t elements);
 
-/// Bytes as they are to each of these ranks.
+/// Bytes as they are to each of these ranks: one message.
 Task<> send_bytes(Communicator& comm, const std::vector<int>& ranks, Slice<const std::byte> bytes, Leg leg);
+
+/// Bytes of which the receivers know that they are `most` at most: each receives them by an Incoming
+/// (collective/pieces.h).
+Task<> send_message(Communicator& comm, const std::vector<int>& ranks, Slice<const std::byte> bytes, std::size_t most,
+                    Leg leg);
 
 /// A few bytes ahead of a leg whose length varies: as bytes, little-endian, no padding.
 template <class Header>

@@ -54,9 +54,10 @@ Task<> ParameterServer::serve(Communicator& comm, const Shard::Unit& unit, StepC
   begin_round(unit, context);
   const Leg up = o_.legs.upward(unit.bucket, context.step, 0);
   const Slice<float> sum = shard_.sum(unit);
-  if (o_.legs.takes_turn(unit.elements)) co_await begin_turn(comm, unit, context);
+  const bool in_turn = o_.legs.takes_turn(unit.elements);
+  if (in_turn) co_await begin_turn(comm, unit, context);
   co_await recv_sum(comm, o_.workers, sum, up);
-  if (o_.legs.takes_turn(unit.elements)) turns_.give_back();
+  if (in_turn) end_turn();
   co_await limit(unit, context);
   apply(unit, context);
   co_await send_values(comm, unit, context);

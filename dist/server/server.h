@@ -94,13 +94,14 @@ class ParameterServer {
   Task<> limit(const Shard::Unit& unit, StepContext& context);
   /// The sum stands in the shard: one update of all the bucket holds.
   void apply(const Shard::Unit& unit, const StepContext& context);
+  /// Waits until all workers have asked for the turn of a bucket, and gives it to them. end_turn() when it has come.
+  Task<> begin_turn(Communicator& comm, const Shard::Unit& unit, const StepContext& context);
+  void end_turn() { turns_.give_back(); }
   const std::vector<int>& workers() const { return o_.workers; }
   const Legs& legs() const { return o_.legs; }
   std::atomic<std::uint64_t>& sent() { return sent_; }
 
  private:
-  /// Waits until all workers have asked for the turn of a large bucket, and gives it to them.
-  Task<> begin_turn(Communicator& comm, const Shard::Unit& unit, const StepContext& context);
   Tensor held(const Shard::Unit& unit) const { return held_.range(unit.offset, unit.elements); }
 
   Shard& shard_;

@@ -88,9 +88,8 @@ Share BlockLanguageModelling::load() {
   if (next_ == batches_of(epoch_)) start(epoch_ + 1, 0);
   const bool rest = epoch_ == rest_epoch_;
   const std::int64_t drawn = epoch_ * kMostBatches + (rest ? rest_first_ : 0) + next_;
-  const TimeFirst batch = time_first(o_.shuffle      ? train_.batch(drawn)
-                                     : rest && rest_ ? rest_->batch(next_)
-                                                     : train_.batch(next_));
+  const TextBlocks& blocks = rest && rest_ ? *rest_ : train_;
+  const TimeFirst batch = time_first(blocks.batch(o_.shuffle ? drawn : next_));
   x_ = (*upload_)(batch.x), next_tokens_ = (*upload_)(batch.next);
   return share(epoch_, next_++);
 }

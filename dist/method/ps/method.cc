@@ -139,8 +139,10 @@ class Ps final : public ServedMethod {
   }
   /// Finer chunks than an allreduce has: the way down is idle until the first sum is whole, the way up when the last
   /// is.
+  /// Small ones, so that one comes down while the next goes up.
   void shape(PlanOptions& plan, const TrainingFacts&) const override {
     if (plan.chunk_is_default()) plan.chunk_bytes = 2 << 20;
+    if (plan.fusion_is_default()) plan.bucket_bytes = 128 << 10;
   }
 };
 

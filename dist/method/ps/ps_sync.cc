@@ -140,6 +140,16 @@ void PsSync::pull_whole() {
   for (const Ticket& ticket : tickets) engine().wait(ticket);
 }
 
+Task<float> PsSync::take_turn(Communicator& comm, std::size_t b, std::int64_t step, float scale) {
+  const Turn mine{static_cast<std::uint32_t>(step), scale};
+  const Leg ask{.moved = &up_[b]}, answer{.moved = &down_[b]};
+  co_await send_header(comm, server_of(b), mine, ask);
+  const auto given = co_await recv_header<Turn>(comm, server_of(b), answer);
+  require<CommError>(given.step == mine.step, "server: the turn of ", bucket(b).name, " in step ", given.step,
+                     " came in step ", mine.step, ". Resume all ranks alike.");
+  co_return given.scale;
+}
+
 Task<> PsSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   const std::vector<int> server{server_of(b)};
   const Slice<float> here = gradients_of(b);
@@ -147,14 +157,9 @@ Task<> PsSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   const Slice<float> owed = owed_.defined() ? part(owed_, bucket(b)) : Slice<float>();
   if (!owed.empty()) add_in_place(owed, here);
   if (o_.legs.takes_turn(bucket(b).elements)) {
-    Turn mine{.step = static_cast<std::uint32_t>(context.step)};
-    if (up.codec != nullptr && up.codec->shares_scale()) mine.scale = up.codec->scale_of(owed.empty() ? here : owed);
-    const Leg ask{.moved = &up_[b]}, answer{.moved = &down_[b]};
-    co_await send_header(comm, server[0], mine, ask);
-    const auto given = co_await recv_header<Turn>(comm, server[0], answer);
-    require<CommError>(given.step == mine.step, "server: the turn of ", bucket(b).name, " in step ", given.step,
-                       " came in step ", mine.step, ". Resume all ranks alike.");
-    up.key.scale = given.scale;
+    const bool shares_scale = up.codec != nullptr && up.codec->shares_scale();
+    const float scale = shares_scale ? up.codec->scale_of(owed.empty() ? here : owed) : 0;
+    up.key.scale = co_await take_turn(comm, b, context.step, scale);
   }
   if (!owed.empty()) {
     up.decoded = here;

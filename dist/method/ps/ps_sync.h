@@ -66,6 +66,9 @@ class PsSync : public BucketSync {
   /// The worker's half of one round, of one that leads; on the communication thread.
   virtual Task<> talk(Communicator& comm, std::size_t bucket, StepContext context);
   void arrived(std::size_t bucket) override;
+  /// Asks the server for the turn of a bucket, and waits for it (server/turns.h).
+  /// returns  the largest of all workers' scales
+  Task<float> take_turn(Communicator& comm, std::size_t bucket, std::int64_t step, float scale = 0);
 
   int server_of(std::size_t bucket) const { return side_.server_rank[bucket]; }
   Slice<float> gradients_of(std::size_t b) const { return part(arena().gradients(), bucket(b)); }

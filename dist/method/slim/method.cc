@@ -106,9 +106,10 @@ class Slim final : public ServedMethod {
     const compress::SlimRules& c = rules_.chosen;
     const double keys = (c.alpha - c.explore) / static_cast<double>(c.core_every) + (c.keys_sent ? c.explore : 0);
     const auto n = static_cast<double>(bucket.elements);
-    double bytes = 0;
+    const std::int64_t chosen = std::llround(c.alpha * n);
+    double bytes = legs.is_large(chosen) ? 2 * sizeof(Turn) : 0;
     for (const auto& codec : {legs.up, legs.down})
-      bytes += leg_bytes(codec.get(), static_cast<std::size_t>(std::llround(c.alpha * n))) + 4 * keys * n;
+      bytes += leg_bytes(codec.get(), static_cast<std::size_t>(chosen)) + 4 * keys * n;
     return bytes / static_cast<double>(rules_.local_steps);
   }
 

@@ -1,5 +1,8 @@
+#include <deque>
+#include <optional>
 #include <utility>
 
+#include "dist/collective/pieces.h"
 #include "dist/ghost_work.h"
 #include "dist/method/slim/slim_sync.h"
 
@@ -22,6 +25,7 @@ namespace {
 /// one set for all. It has no optimiser: momentum and weight decay are the workers'.
 ///
 ///     worker k                                             server
+///     if they are many, asks              ──────────▶      its turn comes (turns.h)
 ///     chosen of what it has learned       ──────────▶      w[keys] += values / N                in rank order
 ///     (keys only if its core is new)      ◀──────────      0: taken;  1: that core is unknown here, send its keys
 ///     w[keys] = values                    ◀──────────      chosen of w, the same bytes to all
@@ -71,35 +75,40 @@ Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContex
                                     .n = static_cast<std::size_t>(unit.elements),
                                     .codec = codec_for(w.device(), legs().up.get(), ghost_up)};
   const std::size_t room = format.max_bytes(), N = workers().size();
+  const bool in_turn = legs().is_large(static_cast<std::int64_t>(format.count()));
   const Leg down = legs().downward(unit.bucket, context.step, &sent());
+  const auto key_of = [&](int rank) {
+    return compress::SlimKey{legs().seed, round, id, 1 + static_cast<std::uint32_t>(rank)};
+  };
+  for (std::size_t i = 0; i < N; ++i) layer.readers[i].expect(format, key_of(workers()[i]));  // while they compute
+  if (in_turn) co_await begin_turn(comm, unit, context);
   {
     const Scratch<std::byte> inboxes(comm, N * room, of_messages);
-    std::vector<Transfer> coming;
-    for (std::size_t i = 0; i < N; ++i) coming.push_back(comm.recv(workers()[i], inboxes.slice().sub(i * room, room)));
-    const auto key_of = [&](int rank) {
-      return compress::SlimKey{legs().seed, round, id, 1 + static_cast<std::uint32_t>(rank)};
-    };
-    for (std::size_t i = 0; i < N; ++i) layer.readers[i].expect(format, key_of(workers()[i]));  // while they compute
+    std::deque<Incoming> coming;
+    for (std::size_t i = 0; i < N; ++i) coming.emplace_back(comm, workers()[i], inboxes.slice().sub(i * room, room));
+    for (Incoming& each : coming) co_await each.begins();
     for (std::size_t i = 0; i < N; ++i) {
       const int r = workers()[i];
       const Slice<std::byte> inbox = inboxes.slice().sub(i * room, room);
       const compress::SlimKey key = key_of(r);
-      Transfer transfer = coming[i];
+      std::size_t came = co_await coming[i].arrives();
       for (bool again = false;; again = true) {
-        const std::size_t came = co_await transfer;
         const bool understood = reading([&] { return layer.readers[i].read(format, inbox.first(came), key); },
                                         "slimdp: what rank ", r, " sent of ", unit.name);
         require<CommError>(understood || !again, "slimdp: rank ", r, " was asked for the keys of ", unit.name,
                            " and did not send them.");
-        if (!understood) transfer = comm.recv(r, inbox);
+        std::optional<Incoming> keys;
+        if (!understood) keys.emplace(comm, r, inbox);
         co_await send_answer(comm, r, !understood, down);
         if (understood) break;
+        came = co_await keys->arrives();
       }
       layer.readers[i].add_to(static_cast<float>(context.gradient_scale), w);
       if (format.codec != nullptr) GhostWork::tell(w.device(), Work::decoding, format.count());
       GhostWork::tell(w.device(), Work::scattering, format.count());
     }
   }
+  if (in_turn) end_turn();
   ++version(unit);
 
   layer.set.choose(rules_.chosen, w, {legs().seed, round, id, 0});
@@ -117,14 +126,14 @@ Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContex
   pack(layer.set.core_is_new(), message);
   layer.set.core_was_sent();
   const Slice<const std::byte> bytes = message.slice();
-  co_await send_bytes(comm, workers(), bytes, down);
+  co_await send_message(comm, workers(), bytes, out.max_bytes(), down);
   for (const int r : workers()) {
     const bool wants = co_await recv_answer(comm, r, Leg{});
     if (!wants) continue;
     if (with_keys.size() == 0) pack(true, with_keys);
     const std::vector<int> one{r};
     const Slice<const std::byte> again = with_keys.slice();
-    co_await send_bytes(comm, one, again, down);
+    co_await send_message(comm, one, again, out.max_bytes(), down);
     const bool still = co_await recv_answer(comm, r, Leg{});
     require<CommError>(!still, "slimdp: rank ", r, " asks again for the keys of ", unit.name, ".");
   }

@@ -6,6 +6,7 @@
 #include "core/clock.h"
 #include "core/raw.h"
 #include "core/trace.h"
+#include "dist/collective/pieces.h"
 #include "dist/ghost_work.h"
 
 namespace laconic::dist {
@@ -69,12 +70,13 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   std::optional<GhostCodec> ghost_up, ghost_down;
   const compress::SlimFormat out = format(b, codec_for(device, legs().up.get(), ghost_up)),
                              in = format(b, codec_for(device, legs().down.get(), ghost_down));
+  if (legs().is_large(static_cast<std::int64_t>(out.count()))) co_await take_turn(comm, b, context.step);
   for (bool with_keys = state.set.core_is_new();; with_keys = true) {
     compress::Bytes message(of_messages);
     compress::write_slim(out, state.set, with_keys, round, chosen(b), up.key, message);
     const Slice<const std::byte> bytes = message.slice();
     note(out, bytes);
-    co_await send_bytes(comm, server, bytes, up);
+    co_await send_message(comm, server, bytes, out.max_bytes(), up);
     const bool wanted = co_await recv_answer(comm, server[0], down);
     require<CommError>(!wanted || !with_keys, "slimdp: the server asks for the keys of ", bucket(b).name,
                        " that it was sent.");
@@ -85,11 +87,11 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   const Scratch<std::byte> inbox(comm, in.max_bytes(), of_messages);
   for (bool again = false;; again = true) {
     const Slice<std::byte> room = inbox.slice();
-    const Transfer transfer = comm.recv(server[0], room);
+    Incoming coming(comm, server[0], room);
     state.reader.expect(in, key);  // while the server still adds
     state.set.draw_ahead(rules_.chosen, in.n, key_of(b, round_of(context) + 1));
-    const std::size_t came = co_await transfer;
-    if (server[0] != comm.rank()) *down.moved += came;
+    const std::size_t came = co_await coming.arrives();
+    if (server[0] != comm.rank()) *down.moved += came + coming.length_bytes();
     const bool understood = reading([&] { return state.reader.read(in, room.first(came), key); },
                                     "slimdp: what the server of ", bucket(b).name, " sent");
     require<CommError>(understood || !again, "slimdp: the server was asked for the keys of ", bucket(b).name,
