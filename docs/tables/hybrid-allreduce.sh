@@ -17,11 +17,3 @@ measure --model alexnet-32 --batch 32 --rate 1gbit --ranks 2 --steps 8 --warmup 
 measure --model alexnet-32 --batch 32 --rate 100mbit --ranks 4 --steps 2 --warmup 1 --turns 1 --hook= "${ways[@]}"
 measure --model alexnet-32 --batch 128,256,512 --total --steps 6 --warmup 3 --turns 3 --overlaps none,forward
 measure --model resnet20,resnet44 --batch 32 --steps 20 --turns 3 --overlaps none,forward
-# The schedule's bound, of a link with the rate of one TCP flow.
-tests/netns/netns.sh up 4 1gbit
-trap 'tests/netns/netns.sh down' EXIT
-for batch in 148 445 890; do
-  build/apps/laconic compare cifar10 --through "tests/netns/netns.sh run -n 4" --rate 956mbit,50us --model alexnet-32 \
-    --data synthetic:$((batch * 48)),16 --threads 1 --batch $batch --steps 12 --warm-up 2 --no-augment --quiet --markdown \
-    --vs "none: --overlap none" --vs "forward: --overlap forward"
-done
