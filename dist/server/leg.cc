@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/dispatch.h"
-#include "dist/collective/pieces.h"
 #include "dist/ghost_work.h"
 
 namespace laconic::dist {

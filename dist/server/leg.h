@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compress/codec.h"
+#include "dist/collective/pieces.h"
 #include "dist/collective/reduce.h"
 
 namespace laconic::dist {
@@ -20,7 +21,7 @@ struct Leg {
   /// With a codec: becomes what receivers will decode. It may be the memory that is sent. Empty: not needed.
   Slice<float> decoded{};
 };
-inline constexpr std::size_t kPieceElements = 64 << 10;
+inline constexpr std::size_t kPieceElements = kMessageBytes / sizeof(float);
 
 /// Both ways of all buckets; equal on all ranks. The server's own values are never rounded: what passes through a codec
 /// on the way down are copies.

@@ -10,7 +10,7 @@ measure --model alexnet-32,vgg16-32,resnet20 --batch 32 --rate 1gbit --servers 1
   --vs "dense: --sync ps" --vs "dense, 16 bits: --sync ps --codec bf16" --vs "Slim-DP 0.2, 0.1: --sync slimdp --alpha 0.2 --explore 0.1" \
   --vs "Slim-DP 0.3, 0.15: --sync slimdp" --vs "Slim-DP 0.2, 0.1, keys sent: --sync slimdp --alpha 0.2 --explore 0.1 --explorer-keys sent" \
   --vs "Slim-DP 0.3, 0.15, keys sent: --sync slimdp --explorer-keys sent" --vs "Quant-DP: --sync ps --codec qsgd:8:512"
-# A layer that is dropped at R = 0.97 travels every 33 steps or so: that many are timed.
+# At R = 0.97 a layer may travel as seldom as every 33 steps: that many are timed.
 dropping=(--vs "layer dropping 0.97: --sync layerdrop --drop-ratio 0.97" --vs "layer dropping 0.97, rows: --sync layerdrop --drop-ratio 0.97 --layerdrop-unit rows"
   --vs "layer dropping 0.9, rows: --sync layerdrop --drop-ratio 0.9 --layerdrop-unit rows")
 measure --model alexnet-32,vgg16-32,resnet20 --batch 32 --rate 1gbit --servers 1 --steps 33 --warmup 17 --vs "dense: --sync ps" "${dropping[@]}"
