@@ -66,8 +66,9 @@ void add_exchange_settings(Settings& s, const ExchangeTargets& o) {
           "small neighbours travel together, copied or not\n[lazy:1MiB; lazy:128KiB with ps]",
           [o](const std::string& text, const std::string&) { dist::set_fusion(o.plan, text); });
   s.value("chunk", "none|SIZE",
-          "larger weights, except of convolutions, travel\nin chunks of rows [4MiB; 2MiB with ps; whole with\n"
-          "redsync, its neighbours, powersgd, demo and ef21]",
+          "larger weights travel in chunks of rows, those of\nconvolutions with ps and slimdp only [4MiB; 128KiB\nwith "
+          "ps, 1MiB with slimdp; whole "
+          "with redsync,\nits neighbours, powersgd, demo and ef21]",
           [o](const std::string& text, const std::string&) { dist::set_chunk(o.plan, text); });
   s.value("link", "RATE,LATENCY[,JITTER]", "emulate a network between the workers, as 100mbit,1ms",
           [o](const std::string& text, const std::string& where) { o.link = dist::LinkSpec::parse(text, where); });

@@ -36,12 +36,6 @@ const ParameterInfo& info_of(const Parameters& parameters, int place) { return a
   throw UsageError(concat("unknown value '", text, "' (", option, "): ", advice));
 }
 
-/// Whether operations finish this weight's gradient, and await its value, by rows.
-bool comes_in_rows(const ParameterInfo& info) {
-  return info.shape.rank() == 2 &&
-         (info.role == Role::linear || info.role == Role::recurrent || info.role == Role::embedding);
-}
-
 /// Whether HybridAR would send this bucket by butterfly: small, or a convolution's. A fused bucket is what its largest
 /// parameter is.
 bool short_window(const Bucket& bucket, const Parameters& parameters) {
@@ -111,6 +105,11 @@ void complete(Plan& plan, const Parameters& parameters) {
 
 }  // namespace
 
+bool comes_in_rows(const ParameterInfo& info) {
+  return info.shape.rank() == 2 &&
+         (info.role == Role::linear || info.role == Role::recurrent || info.role == Role::embedding);
+}
+
 void set_allreduce(PlanOptions& options, const std::string& text) {
   options.allreduce = text;
   if (text == kHybrid || text == kHybridPrinted || find_allreduce(text)) return;
@@ -175,7 +174,8 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
     require<Error>(info.index == i && info.offset >= 0, "plan: parameter ", info.name,
                    " is not in the arena that the plan is made for. Make the arena first.");
     const bool whole = !choice.all() && !options.chunk_sparse;
-    if (!whole && chunk_limit > 0 && comes_in_rows(info) && info.elements > chunk_limit) {
+    const bool has_rows = comes_in_rows(info) || (options.chunk_convolutions && info.role == Role::conv);
+    if (!whole && chunk_limit > 0 && has_rows && info.elements > chunk_limit) {
       const std::int64_t all = info.shape[0], row = info.elements / all;
       const std::int64_t rows = std::max(kRowMultiple, chunk_limit / row / kRowMultiple * kRowMultiple);
       if (rows < all) {
@@ -245,9 +245,24 @@ std::int64_t Plan::copied_bytes(const Parameters& parameters) const {
 std::string Plan::table() const {
   std::string text =
       fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}\n", "bucket", "parameters", "bytes", "algorithm", "pieces");
-  for (const Bucket& b : buckets)
-    text += fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}{}\n", b.name, b.count, b.elements * 4,
-                        b.sparse() ? to_string(b.choice) : b.allreduce, b.pieces, b.copied ? "  copied" : "");
+  for (std::size_t at = 0; at < buckets.size();) {
+    const Bucket& b = buckets[at];
+    const auto is_like_it = [&](const Bucket& c) {
+      return c.chunk() && c.first == b.first && c.elements == b.elements && c.allreduce == b.allreduce &&
+             c.pieces == b.pieces && c.choice == b.choice;
+    };
+    std::size_t end = at + 1;
+    while (end < buckets.size() && is_like_it(buckets[end])) ++end;
+    const Rows last = buckets[end - 1].rows;
+    const std::string name =
+        end - at == 1 ? b.name
+                      : fmt::format("{}[{}:{}], {} at a time", parameter_names[static_cast<std::size_t>(b.first)],
+                                    b.rows.first, last.first + last.count, last.count);
+    text += fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}{}{}\n", name, b.count, b.elements * 4,
+                        b.sparse() ? to_string(b.choice) : b.allreduce, b.pieces, b.copied ? "  copied" : "",
+                        end - at == 1 ? "" : fmt::format("  {} times", end - at));
+    at = end;
+  }
   if (codec != "none") text += fmt::format("every hop through {}\n", codec);
   return text;
 }

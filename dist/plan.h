@@ -30,6 +30,8 @@ struct PlanOptions {
   std::size_t chunk_bytes = 4 << 20;   ///< larger matrices travel in chunks of rows of about this size; 0: whole
   /// Cuts matrices that send a choice, too. Each still sends one message, and an uncut one has a faster forward.
   bool chunk_sparse = false;
+  /// Cuts convolutions, too, although their gradients come at once and their values are awaited at once.
+  bool chunk_convolutions = false;
   /// Whether no size of chunks was asked for: then a method may take one of its own.
   bool chunk_is_default() const { return !chunk_sparse && chunk_bytes == PlanOptions().chunk_bytes; }
   Dispatch sparse{};                   ///< which parameters send but a choice of their elements
@@ -78,6 +80,9 @@ struct Held {
 /// info : of one of its parameters
 Held held_by(const Bucket& bucket, const ParameterInfo& info);
 
+/// Whether operations finish this weight's gradient, and await its value, by rows.
+bool comes_in_rows(const ParameterInfo& info);
+
 /// How every parameter of a model travels. Fixed before step 1, by sizes and never by timing, and equal on all ranks:
 /// block boundaries decide the order of additions, so an equal plan means equal bits.
 struct Plan {
@@ -99,7 +104,7 @@ struct Plan {
   /// Bytes of the buffers that buckets are copied into, if all are under way at once.
   std::int64_t copied_bytes(const std::vector<std::shared_ptr<Parameter>>& parameters) const;
 
-  /// One line a bucket: name, parameters, bytes, algorithm or choice, pieces.
+  /// One line a bucket, or for all equal chunks of a parameter: name, parameters, bytes, algorithm or choice, pieces.
   std::string table() const;
   /// For checkpoints, --plan FILE, and the other ranks, with `codec`, `sync`, `rows`, `copied`, `choice`, `quantised` and
   /// `rank` only where there is one:
@@ -119,9 +124,9 @@ struct Plan {
 const Bucket* largest_sparse(const Plan& plan);
 
 /// Buckets of arena neighbours. A parameter above bucket_bytes travels alone, or with little that comes before it (its
-/// bias); a linear, recurrent or embedding weight above chunk_bytes in chunks of rows: a multiple of 16, so that
-/// vectors stay aligned. A parameter that sends a choice travels alone. The number of workers decides only how large
-/// pieces are (pieces_of), and what an automatic dispatch finds cheaper.
+/// bias); a weight above chunk_bytes that comes in rows, or a convolution's if asked, in chunks of rows: a multiple of
+/// 16, so that vectors stay aligned. A parameter that sends a choice travels alone. The number of workers decides only
+/// how large pieces are (pieces_of), and what an automatic dispatch finds cheaper.
 Plan make_plan(const std::vector<std::shared_ptr<Parameter>>& parameters, const PlanOptions& options, int workers = 1);
 
 /// Zeros between parameters that are neighbours in an arena, for what does not keep zeros zero (a codec).

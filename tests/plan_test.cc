@@ -90,6 +90,20 @@ TEST(Plan, ALargeLinearWeightTravelsInChunksOfRowsTheFirstRowsAndTheirBiasFirst)
   EXPECT_EQ(make_plan(arena.parameters(), {.chunk_bytes = 0}).buckets.size(), 3u);
 }
 
+TEST(Plan, CutsAConvolutionOnlyWhenAsked) {
+  const ParameterArena arena = some_model();
+  PlanOptions options{.bucket_bytes = 0, .chunk_bytes = 1 << 20};
+  const auto rows_of_convolution = [&] {
+    std::vector<std::int64_t> rows;
+    for (const Bucket& b : make_plan(arena.parameters(), options).buckets)
+      if (b.name.starts_with("conv.weight")) rows.push_back(b.rows.count);
+    return rows;
+  };
+  EXPECT_EQ(rows_of_convolution(), (std::vector<std::int64_t>{0}));
+  options.chunk_convolutions = true;
+  EXPECT_EQ(rows_of_convolution(), (std::vector<std::int64_t>{80, 80, 80, 16}));
+}
+
 TEST(Plan, HybridSendsConvolutionsAndSmallOnesByButterflyAndPrintedTheOtherWayRound) {
   const ParameterArena arena = some_model();
   for (const bool printed : {false, true}) {

@@ -25,9 +25,10 @@ namespace laconic::dist::server_world {
 /// Parameters of all kinds of sizes; the largest takes several pieces. p0.weight and p0.bias are one module, ...
 inline std::vector<std::shared_ptr<Parameter>> some_parameters() {
   std::vector<std::shared_ptr<Parameter>> parameters;
-  const std::vector<Shape> shapes = {{3, 5}, {7}, {64, 100}, {1}, {257, 256}, {17}, {10, 33}, {10}};
+  const std::vector<Shape> shapes = {{3, 5}, {7}, {64, 4, 5, 5}, {1}, {257, 256}, {17}, {10, 33}, {10}};
   for (std::size_t i = 0; i < shapes.size(); ++i) {
-    auto p = std::make_shared<Parameter>(shapes[i], shapes[i].rank() == 1 ? Role::bias : Role::linear);
+    const auto rank = shapes[i].rank();
+    auto p = std::make_shared<Parameter>(shapes[i], rank == 1 ? Role::bias : rank == 4 ? Role::conv : Role::linear);
     p->info.name = concat("p", i / 2, i % 2 == 0 ? ".weight" : ".bias");
     raw::fill(p->value(), static_cast<float>(i) + 1.0f);
     parameters.push_back(std::move(p));

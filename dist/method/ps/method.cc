@@ -137,11 +137,11 @@ class Ps final : public ServedMethod {
     traits.on_ghosts = true;
     return traits;
   }
-  /// Finer chunks than an allreduce has: the way down is idle until the first sum is whole, the way up when the last
-  /// is.
-  /// Small ones, so that one comes down while the next goes up.
+  /// Finer buckets than an allreduce has, so that one comes down while the next goes up: the way down is idle until the
+  /// first sum is whole, the way up when the last is.
   void shape(PlanOptions& plan, const TrainingFacts&) const override {
-    if (plan.chunk_is_default()) plan.chunk_bytes = 2 << 20;
+    if (plan.chunk_is_default()) plan.chunk_bytes = 128 << 10;
+    plan.chunk_convolutions = true;
     if (plan.fusion_is_default()) plan.bucket_bytes = 128 << 10;
   }
 };

@@ -60,7 +60,11 @@ class Slim final : public ServedMethod {
 
   void shape(PlanOptions& plan, const TrainingFacts&) const override {
     constexpr std::size_t kAll = std::size_t{1} << 60;
-    if (rules_.whole_model) plan.chunk_bytes = 0;
+    if (rules_.whole_model)
+      plan.chunk_bytes = 0;
+    else if (plan.chunk_is_default())
+      plan.chunk_bytes = 1 << 20;
+    plan.chunk_convolutions = true;
     plan.fusion = PlanOptions::Fusion::lazy;
     plan.bucket_bytes = rules_.whole_model ? kAll : 0;
   }
