@@ -63,12 +63,11 @@ void add_exchange_settings(Settings& s, const ExchangeTargets& o) {
           "sums travel after backward, during it, or also\nduring the next forward [forward]",
           [o](const std::string& text, const std::string&) { o.overlap = dist::overlap_named(text); });
   s.value("fusion", "none|copy:SIZE|lazy:SIZE",
-          "small neighbours travel together, copied or not\n[lazy:1MiB; lazy:128KiB with ps]",
+          "small neighbours travel together, copied or not\n[lazy:1MiB; lazy:64KiB with ps]",
           [o](const std::string& text, const std::string&) { dist::set_fusion(o.plan, text); });
   s.value("chunk", "none|SIZE",
-          "larger weights travel in chunks of rows, those of\nconvolutions with ps and slimdp only [4MiB; 128KiB\nwith "
-          "ps, 1MiB with slimdp; whole "
-          "with redsync,\nits neighbours, powersgd, demo and ef21]",
+          "larger weights travel in chunks of rows, those of\nconvolutions with ps and slimdp only [4MiB; 64KiB\n"
+          "with ps, 1MiB with slimdp; whole with redsync, its\nneighbours, powersgd, demo and ef21]",
           [o](const std::string& text, const std::string&) { dist::set_chunk(o.plan, text); });
   s.value("link", "RATE,LATENCY[,JITTER]", "emulate a network between the workers, as 100mbit,1ms",
           [o](const std::string& text, const std::string& where) { o.link = dist::LinkSpec::parse(text, where); });

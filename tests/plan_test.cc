@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "dist/method/bucket_sync.h"
 #include "tests/dense_training.h"
 
@@ -88,6 +90,10 @@ TEST(Plan, ALargeLinearWeightTravelsInChunksOfRowsTheFirstRowsAndTheirBiasFirst)
   EXPECT_EQ(by_priority[2], "fc1.weight[0:512]");
   EXPECT_EQ(by_priority[9], "fc1.weight[3584:4096]");
   EXPECT_EQ(make_plan(arena.parameters(), {.chunk_bytes = 0}).buckets.size(), 3u);
+  const std::string table = plan.table();
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 4) << table;  // equal chunks are one line
+  EXPECT_NE(table.find("fc1.weight[0:4096], 512 at a time"), std::string::npos) << table;
+  EXPECT_NE(table.find("8 times"), std::string::npos) << table;
 }
 
 TEST(Plan, CutsAConvolutionOnlyWhenAsked) {

@@ -140,9 +140,9 @@ class Ps final : public ServedMethod {
   /// Finer buckets than an allreduce has, so that one comes down while the next goes up: the way down is idle until the
   /// first sum is whole, the way up when the last is.
   void shape(PlanOptions& plan, const TrainingFacts&) const override {
-    if (plan.chunk_is_default()) plan.chunk_bytes = 128 << 10;
+    if (plan.chunk_is_default()) plan.chunk_bytes = 64 << 10;
     plan.chunk_convolutions = true;
-    if (plan.fusion_is_default()) plan.bucket_bytes = 128 << 10;
+    if (plan.fusion_is_default()) plan.bucket_bytes = 64 << 10;
   }
 };
 

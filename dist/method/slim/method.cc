@@ -35,7 +35,7 @@ class Slim final : public ServedMethod {
     s.whole_number<std::int64_t>("local-steps", "P", rules_.local_steps, 1,
                                  "steps of each worker from exchange to exchange");
     s.either("slim-scope", rules_.whole_model, "layer", "model",
-             "choose from each parameter, or from all together [layer]");
+             "choose from each parameter (large ones in chunks),\nor from all together [layer]");
     s.either("explorer-keys", chosen.keys_sent, "drawn", "sent", "both ends draw the same, or they travel [drawn]");
     s.flag("slim-residual", rules_.residual, "what was not sent stays to be chosen from");
     add_truncation(s);
