@@ -139,6 +139,19 @@ TEST(SlimSync, LargeMatricesMayTravelInChunksOfRows) {
   }
 }
 
+TEST(SlimSync, HasSmallerChunksUnlessASizeIsAskedForOrAllAreChosenFrom) {
+  PlanOptions by_default, asked, whole;
+  set_chunk(asked, "4MiB");
+  Rules model;
+  model.slim.whole_model = true;
+  method_of("slimdp", {})->shape(by_default, {});
+  method_of("slimdp", {})->shape(asked, {});
+  method_of("slimdp", model)->shape(whole, {});
+  EXPECT_EQ(by_default.chunk_bytes, std::size_t{1} << 20);
+  EXPECT_EQ(asked.chunk_bytes, std::size_t{4} << 20);
+  EXPECT_EQ(whole.chunk_bytes, 0u);
+}
+
 TEST(SlimSync, CoreAndExplorerMayPassThroughACodec) {
   const SlimSync::Rules rules{.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}};
   const char* const codecs[] = {"qsgd:8:512", "inceptionn:rel:2^0", "bf16"};
