@@ -66,6 +66,26 @@ TEST(AllreduceSync, AnEqualPlanGivesTheSameBitsWithEveryOverlapOnEveryRank) {
   }
 }
 
+TEST(AllreduceSync, AConvolutionInChunksIsHandedOverAtOnceAndTrainsAsAWholeOne) {
+  std::vector<std::vector<float>> values(2);  // of a whole one, of one in chunks
+  for (const bool cut : {false, true})
+    on_ranks(2, [&](Worker& w) {
+      const auto p = std::make_shared<Parameter>(Shape{64, 4, 5, 5}, Role::conv);
+      p->info.name = "conv.weight";
+      raw::fill(p->value(), 1.0f);
+      const ParameterArena arena({p});
+      PlanOptions options = plan_options("ring", "none", 7000);
+      options.chunk_convolutions = cut;
+      const Plan plan = make_plan(arena.parameters(), options);
+      EXPECT_EQ(plan.buckets.size(), cut ? 4u : 1u);
+      AllreduceSync sync(arena, w.engine, plan, sgd);
+      EXPECT_EQ(p->chunk_rows(), 0);
+      train(sync, arena, w.rank, 1, 3);
+      if (w.rank == 0) values[cut ? 1 : 0] = arena.values().to_vector();
+    });
+  for (std::size_t i = 0; i < values[0].size(); ++i) ASSERT_NEAR(values[1][i], values[0][i], 1e-5);
+}
+
 TEST(AllreduceSync, WithoutOverlapWithForwardAllIsUpdatedAtTheEndOfTheStep) {
   for (const Overlap overlap : {Overlap::none, Overlap::backward, Overlap::forward})
     on_ranks(2, [&](Worker& w) {

@@ -100,6 +100,7 @@ TEST(PsSync, CutsFinerThanAllreduceUnlessASizeIsAskedFor) {
   method_of("ps", {})->shape(by_default, {});
   EXPECT_EQ(by_default.bucket_bytes, std::size_t{64} << 10);
   EXPECT_EQ(by_default.chunk_bytes, std::size_t{64} << 10);
+  EXPECT_TRUE(by_default.chunk_convolutions);
   set_fusion(asked, "lazy:1MiB"), set_chunk(asked, "4MiB");  // what an allreduce would take
   method_of("ps", {})->shape(asked, {});
   EXPECT_EQ(asked.bucket_bytes, std::size_t{1} << 20);

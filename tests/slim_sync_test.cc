@@ -148,6 +148,7 @@ TEST(SlimSync, HasSmallerChunksUnlessASizeIsAskedForOrAllAreChosenFrom) {
   method_of("slimdp", {})->shape(asked, {});
   method_of("slimdp", model)->shape(whole, {});
   EXPECT_EQ(by_default.chunk_bytes, std::size_t{1} << 20);
+  EXPECT_TRUE(by_default.chunk_convolutions);
   EXPECT_EQ(asked.chunk_bytes, std::size_t{4} << 20);
   EXPECT_EQ(whole.chunk_bytes, 0u);
 }

@@ -45,7 +45,7 @@ BucketSync::BucketSync(const ParameterArena& arena, Engine& engine, Plan plan, s
   require<Error>(plan_.bucket_of.size() == arena.parameters().size(), name_, ": the plan is for ",
                  plan_.bucket_of.size(), " parameters, the arena has ", arena.parameters().size(), ".");
   for (std::size_t b = 0; b < states_.size(); ++b) states_[b].waits_for = elements_in(plan_.buckets[b]);
-  for (const auto& p : arena.parameters())
+  for (const auto& p : arena.parameters())  // a convolution comes at once, also where its buckets are some rows each
     if (comes_in_rows(p->info)) p->set_chunk_rows(plan_.chunk_rows(p->info.index));
 }
 
