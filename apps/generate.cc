@@ -42,36 +42,52 @@ void go_on(const ReadToken& read, std::vector<float> logits, std::int64_t left_o
   }
 }
 
-std::string words(const ReadToken& read, const Vocabulary& vocabulary, const GenerateOptions& o) {
+/// What is shown, and how it ends.
+class Written {
+ public:
+  explicit Written(const std::function<void(std::string_view)>& show) : show_(show) {}
+
+  void add(std::string_view text) {
+    if (text.empty()) return;
+    show_(text);
+    last_ = text.back();
+  }
+  void add_word(const std::string& word) { add((in_line() ? " " : "") + word); }
+  bool in_line() const { return last_ != '\n'; }
+
+ private:
+  const std::function<void(std::string_view)>& show_;
+  char last_ = '\n';
+};
+
+void words(const ReadToken& read, const Vocabulary& vocabulary, const GenerateOptions& o, Written& written) {
   const std::int64_t unknown = vocabulary.find(Vocabulary::kUnknown).value_or(-1);
   const std::int64_t end = vocabulary.find(Vocabulary::kEnd).value_or(-1);
   std::vector<float> logits = read(std::max<std::int64_t>(end, 0));
   std::istringstream prompt(o.prompt);
-  std::string text;
-  const auto write = [&](const std::string& word) { text += (text.empty() || text.back() == '\n' ? "" : " ") + word; };
   for (std::string word; prompt >> word;) {
+    written.add_word(word);
     const auto known = vocabulary.find(word);
     logits = read(known.value_or(static_cast<std::int32_t>(std::max<std::int64_t>(unknown, 0))));
-    write(word);
   }
   go_on(read, std::move(logits), unknown, o, [&](std::int64_t word) {
     if (word == end)
-      text += '\n';
+      written.add("\n");
     else
-      write(vocabulary.word(static_cast<std::int32_t>(word)));
+      written.add_word(vocabulary.word(static_cast<std::int32_t>(word)));
   });
-  return text;
 }
 
-std::string as_they_are(const ReadToken& read, const TextDataset& text, const GenerateOptions& o) {
+void as_they_are(const ReadToken& read, const TextDataset& text, const GenerateOptions& o, Written& written) {
   std::vector<std::int32_t> prompt = text.encode(o.prompt);
+  written.add(o.prompt);
   if (prompt.empty()) prompt = text.vocabulary.find("\n") ? text.encode("\n") : std::vector<std::int32_t>{0};
   std::vector<float> logits;
   for (const std::int32_t token : prompt) logits = read(token);
-  std::vector<std::int32_t> written;
-  go_on(read, std::move(logits), -1, o,
-        [&](std::int64_t token) { written.push_back(static_cast<std::int32_t>(token)); });
-  return o.prompt + text.decode(written);
+  go_on(read, std::move(logits), -1, o, [&](std::int64_t token) {
+    const auto number = static_cast<std::int32_t>(token);
+    written.add(text.decode({&number, 1}));
+  });
 }
 
 }  // namespace
@@ -97,11 +113,14 @@ ReadToken reader(models::GPT& model) {
   };
 }
 
-std::string generate(const ReadToken& read, const TextDataset& text, const GenerateOptions& o) {
-  std::string written =
-      text.tokens.kind == Tokens::Kind::words ? words(read, text.vocabulary, o) : as_they_are(read, text, o);
-  if (!written.empty() && written.back() != '\n') written += '\n';
-  return written;
+void generate(const ReadToken& read, const TextDataset& text, const GenerateOptions& o,
+              const std::function<void(std::string_view)>& show) {
+  Written written(show);
+  if (text.tokens.kind == Tokens::Kind::words)
+    words(read, text.vocabulary, o, written);
+  else
+    as_they_are(read, text, o, written);
+  if (written.in_line()) written.add("\n");
 }
 
 }  // namespace laconic

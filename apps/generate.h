@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/text.h"
@@ -26,11 +27,15 @@ ReadToken reader(models::LanguageModel& model);
 /// It sees at most the last block of tokens. Cost: a forward pass over all of them for each.
 ReadToken reader(models::GPT& model);
 
-/// Writes `words` tokens behind the prompt. One seed writes one text on one kind of processor.
+/// Writes the prompt and `words` tokens behind it, and ends the line. One seed writes one text on one kind of
+/// processor.
 ///   words              with blanks between them and line breaks for <eos>. A word of the prompt that the vocabulary
 ///                      lacks is read as <unk>; <unk> itself is never written unless there is no other word
 ///   characters, pairs  as they are
-/// throws DataError: a character of the prompt is not in the vocabulary
-std::string generate(const ReadToken& read, const TextDataset& text, const GenerateOptions& options);
+///   show               is called with each token's text as soon as it is known: bytes, of which some pairs hold a part
+///                      of a character
+/// throws DataError: a character of the prompt is not in the vocabulary; nothing has been shown then
+void generate(const ReadToken& read, const TextDataset& text, const GenerateOptions& options,
+              const std::function<void(std::string_view)>& show);
 
 }  // namespace laconic

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <string_view>
+
 #include "apps/task.h"
 #include "apps/text.h"
 #include "core/parallel.h"
@@ -44,7 +47,11 @@ class LanguageTask final : public Task {
     GenerateOptions options = o.generate;
     options.seed = o.trainer.seed, options.stop = stop;
     const ReadToken read = gpt ? reader(*gpt) : reader(dynamic_cast<models::LanguageModel&>(workload.model()));
-    fmt::print("{}{}", o.quiet ? "" : "\n", generate(read, *data_.get(), options));
+    if (!o.quiet) fmt::print("\n");
+    generate(read, *data_.get(), options, [](std::string_view text) {
+      fmt::print("{}", text);
+      std::fflush(stdout);  // who waits for the text reads along
+    });
   }
 
  private:

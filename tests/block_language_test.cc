@@ -197,6 +197,16 @@ TEST(Gpt, APromptThatCannotBeReadIsSaidBeforeTraining) {
   EXPECT_EQ(file_text(dir / "log"), "") << "no step was made";
 }
 
+TEST(Gpt, ShowsItsTextAsItGoesAndAnInterruptEndsIt) {
+  const TempFolder dir;
+  Background writing(kSmallGpt + "--data " + some_text(dir) + " --steps 1 --generate 1000000000");
+  ASSERT_TRUE(eventually([&] { return writing.out().size() > 100; }));
+  writing.signal(SIGINT);
+  const Result r = writing.wait();
+  EXPECT_EQ(r.exit_code, 128 + SIGINT) << r.err;
+  EXPECT_EQ(r.out.back(), '\n');
+}
+
 TEST(Gpt, ResumesAndTrainsOnProcessesWithTheSameBits) {
   if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "mpirun is not installed";
   const TempFolder dir;

@@ -254,7 +254,7 @@ TEST_F(CudaKernels, CrossEntropy) {
       const Tensor x = random_tensor({rows, classes}, 1), labels = labels_of(rows, classes, 2);
       raw::scale(x, 3);
       const Tensor there = copied(labels, kCuda), x_there = copied(x, kCuda);
-      for (const float smoothing : {0.0f, 0.1f})
+      for (const float smoothing : {0.0f, 0.1f, 1.0f})
         expect_same_on_cuda(
             "loss",
             [&](const auto& t) { return ops::cross_entropy(t[0], t[0].device() == kCpu ? labels : there, smoothing); },

@@ -17,10 +17,16 @@ Vocabulary words(const std::vector<const char*>& all) {
   return v;
 }
 
+std::string generate(const ReadToken& read, const TextDataset& text, const GenerateOptions& options) {
+  std::string all;
+  laconic::generate(read, text, options, [&](std::string_view shown) { all += shown; });
+  return all;
+}
+
 std::string generate(models::LanguageModel& model, const Vocabulary& vocabulary, const GenerateOptions& options) {
   TextDataset text;
   for (std::int32_t i = 0; i < vocabulary.size(); ++i) text.vocabulary.add(vocabulary.word(i));
-  return laconic::generate(reader(model), text, options);
+  return generate(reader(model), text, options);
 }
 
 /// Its logits are the decoder's bias, whatever it has read.
@@ -107,10 +113,28 @@ TEST(Generate, WritesCharactersAsTheyAre) {
     logits[token == 2 ? 4 : token == 4 ? 1 : 2] = 9;
     return logits;
   };
-  EXPECT_EQ(laconic::generate(next, text, {.words = 4, .temperature = 0}), "ac a\n");
+  EXPECT_EQ(generate(next, text, {.words = 4, .temperature = 0}), "ac a\n");
   EXPECT_EQ(read, (std::vector<std::int64_t>{0, 2, 4, 1})) << "a line begins, and the last one is not read";
-  EXPECT_EQ(laconic::generate(next, text, {.words = 2, .temperature = 0, .prompt = "b c"}), "b c a\n");
-  EXPECT_THROW(laconic::generate(next, text, {.words = 2, .prompt = "z"}), DataError);
+  EXPECT_EQ(generate(next, text, {.words = 2, .temperature = 0, .prompt = "b c"}), "b c a\n");
+  std::string shown;
+  EXPECT_THROW(laconic::generate(next, text, {.words = 2, .prompt = "az"}, [&](std::string_view s) { shown += s; }),
+               DataError);
+  EXPECT_EQ(shown, "");
+}
+
+TEST(Generate, ShowsEachTokenBeforeTheNextAndStopsWhereItIsTold) {
+  const TextDataset text = characters("\nab");
+  std::vector<std::string> shown;
+  std::size_t seen = 0;
+  GenerateOptions options{.words = 1000, .temperature = 0, .prompt = "b"};
+  options.stop = [&] { return shown.size() == 4; };
+  laconic::generate(
+      [&](std::int64_t) {
+        return seen = shown.size(), std::vector<float>{0, 9, 0};
+      },
+      text, options, [&](std::string_view token) { shown.emplace_back(token); });
+  EXPECT_EQ(shown, (std::vector<std::string>{"b", "a", "a", "a", "\n"})) << "the line ends";
+  EXPECT_EQ(seen, 4u);
 }
 
 TEST(Generate, AGptSeesItsLastBlock) {

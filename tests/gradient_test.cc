@@ -297,7 +297,7 @@ TEST(Gradient, NormalisationOfVectors) {
 
 TEST(Gradient, LossesAndSums) {
   const Tensor labels = Tensor::of({3}, std::vector<std::int64_t>{0, 3, 1});
-  for (float smoothing : {0.0f, 0.2f})
+  for (float smoothing : {0.0f, 0.2f, 1.0f})
     check("cross_entropy",
           [&](const auto& x) { return ops::cross_entropy(x[0], copied(labels, x[0].device()), smoothing); },
           {random_tensor({3, 4}, 1)});

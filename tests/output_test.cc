@@ -98,6 +98,19 @@ TEST(Output, DevicesStayDevices) {
   EXPECT_TRUE(fs::is_character_file(full));
 }
 
+/// Files have a limit here where a disk would be full.
+TEST(Output, NothingHalfWrittenStaysWhereADiskIsFull) {
+  for (const std::string option : {"--save ", "--dump-gradients ", "--trace "}) {
+    const TempFolder dir;
+    const Result r = run(kTraining + option + (dir / "out"), "trap '' XFSZ; ulimit -f 16;");  // 8 KiB
+    EXPECT_EQ(r.exit_code, 1) << option;
+    EXPECT_TRUE(has(r.err, "laconic: error: ") && has(r.err, dir / "out")) << r.err;
+    EXPECT_TRUE(has(r.err, "File too large")) << r.err;
+    for (const auto& file : fs::recursive_directory_iterator(dir.path()))
+      EXPECT_TRUE(!file.is_regular_file() || file.file_size() < 8192) << file.path();
+  }
+}
+
 TEST(Output, AFileThatIsNoLogIsNotShortened) {
   const TempFolder dir;
   const std::string save = "--save " + (dir / "run") + " ", notes = dir / "notes.txt";

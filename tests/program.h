@@ -69,6 +69,7 @@ class Background {
   Background& operator=(const Background&) = delete;
 
   pid_t pid() const { return pid_; }
+  std::string out() const { return file_text(dir_.path() + "/out"); }  ///< so far
   void signal(int number) const { ::kill(pid_, number); }
   /// Its end; after five minutes its exit code is 124.
   Result wait() {

@@ -40,7 +40,7 @@ double total_of(const std::vector<double>& losses) {
 Tensor cross_entropy(Tensor logits, const Tensor& labels, float s) {
   if (logits.dtype() == DType::bf16) return cross_entropy(to_float(logits), labels, s);
   check("cross_entropy", logits, labels);
-  require<ShapeError>(s >= 0 && s < 1, "cross_entropy: label smoothing ", s, " is not in [0, 1).");
+  require<ShapeError>(s >= 0 && s <= 1, "cross_entropy: label smoothing ", s, " is not in [0, 1].");
   const std::int64_t n = logits.dim(0), k = logits.dim(1);
   const Device device = logits.device();
   const bool cuda = device.kind == Device::Kind::cuda;

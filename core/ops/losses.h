@@ -5,7 +5,7 @@ namespace laconic::inline ops {
 
 /// Mean over rows of the cross entropy between softmax(logits) and the labels.
 ///   loss = -1/N sum_n sum_k t[n, k] log p[n, k],  p = softmax(logits),  t = (1 - s) [k = label n] + s / K
-///   logits : [N, K]   labels : int64 [N]   s : label smoothing in [0, 1)   ->   loss : [1]
+///   logits : [N, K]   labels : int64 [N]   s : label smoothing in [0, 1]   ->   loss : [1]
 ///   dlogits = (p - t) / N.   Summed over rows in order, in double: the same for any number of threads.
 ///   memory   of logits that are handed over (nobody else holds them, as those of a model called in the argument)
 ///            becomes that of the exponentials, and in backward of dlogits: all three never exist side by side

@@ -14,9 +14,6 @@ namespace laconic::dist {
 /// Mb/s: 190 ms in one piece, 137 in four); at 1 Gb/s all sizes reach 99 % of one TCP flow.
 int pieces_of(std::size_t bytes, int N);
 
-/// The longest message where both directions of a link are busy. Longer ones lose 25 to 45 % of it over TCP: MPI asks
-/// the receiver first, and the answer waits behind all that the receiver sends. Messages of 256 KiB go at once.
-inline constexpr std::size_t kMessageBytes = std::size_t{256} << 10;
 /// How many messages so many bytes travel as: one at least.
 std::size_t messages_of(std::size_t bytes);
 

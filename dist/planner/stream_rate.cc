@@ -4,13 +4,14 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "dist/communicator.h"
 
 namespace laconic::dist {
 namespace {
 
 constexpr double kStreamSeconds = 0.3, kEnoughSeconds = 0.1;
 constexpr std::size_t kMessages = 64, kMostStreamBytes = 64 << 20;
-constexpr std::size_t kLeastMessage = 16 << 10, kMostMessage = 256 << 10;  // the second as pieces of collectives
+constexpr std::size_t kLeastMessage = 16 << 10, kMostMessage = kMessageBytes;
 
 std::span<const double> counted(const StreamSize& stream, std::span<const double> arrivals) {
   require<Error>(stream.messages >= 4 && arrivals.size() == stream.messages, "calibration: ", arrivals.size(),

@@ -153,8 +153,7 @@ class MpiNative {
   std::map<int, Slot> slots_;
 };
 
-// The largest messages of our dense collectives, a butterfly's, have 256 KiB; MPI adds a header.
-constexpr int kSentAtOnce = (256 << 10) + 4096;
+constexpr std::size_t kSentAtOnce = kMessageBytes + 4096;  // MPI adds a header
 
 /// Over TCP Open MPI asks the receiver before it sends more than 64 KiB, and the answer waits behind all that the
 /// receiver is sending itself: with both directions busy the link rests (1,600 ms instead of 1,160 a step of
