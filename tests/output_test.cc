@@ -76,7 +76,7 @@ TEST(Output, WithoutAnywhereToPrintNothingLandsInAFile) {
   std::ifstream log(dir / "log");
   std::string line;
   int lines = 0;
-  for (; std::getline(log, line); ++lines) EXPECT_NO_THROW(nlohmann::json::parse(line)) << line;
+  for (; std::getline(log, line); ++lines) EXPECT_TRUE(nlohmann::json::accept(line)) << line;
   EXPECT_GE(lines, 3);
 }
 
