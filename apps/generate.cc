@@ -42,7 +42,7 @@ void go_on(const ReadToken& read, std::vector<float> logits, std::int64_t left_o
   }
 }
 
-/// What is shown, and how it ends.
+/// Shows text, and knows whether its last line is still open.
 class Written {
  public:
   explicit Written(const std::function<void(std::string_view)>& show) : show_(show) {}
