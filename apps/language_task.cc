@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string_view>
 
 #include "apps/task.h"
@@ -50,7 +52,9 @@ class LanguageTask final : public Task {
     if (!o.quiet) fmt::print("\n");
     generate(read, *data_.get(), options, [](std::string_view text) {
       fmt::print("{}", text);
-      std::fflush(stdout);  // who waits for the text reads along
+      const bool written = std::fflush(stdout) == 0;
+      require<DataError>(written, "the text could not be written: ", std::strerror(errno),
+                         ". Free some space, or send it elsewhere.");
     });
   }
 

@@ -207,6 +207,15 @@ TEST(Gpt, ShowsItsTextAsItGoesAndAnInterruptEndsIt) {
   EXPECT_EQ(r.out.back(), '\n');
 }
 
+TEST(Gpt, ATextThatCannotBeWrittenEndsAtOnce) {
+  const TempFolder dir;
+  const Result r = run(kSmallGpt + "--data " + some_text(dir) + " --steps 1 --generate 1000000000 > /dev/full");
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_EQ(r.err,
+            "laconic: error: the text could not be written: No space left on device. Free some space, or send it "
+            "elsewhere.\n");
+}
+
 TEST(Gpt, ResumesAndTrainsOnProcessesWithTheSameBits) {
   if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "mpirun is not installed";
   const TempFolder dir;
