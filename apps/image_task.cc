@@ -5,6 +5,7 @@
 
 #include "apps/task.h"
 #include "core/parse.h"
+#include "data/mnist.h"
 #include "data/photo_transform.h"
 
 namespace laconic {
@@ -21,7 +22,8 @@ Where where_is(const std::string& data, const std::string& own) {
     if (data.starts_with(kind.name + ":") || (data == kind.name && !std::filesystem::exists(data, ignored)))
       return {kind, data == kind.name ? kind.folder : data.substr(kind.name.size() + 1)};
   // MNIST and Fashion-MNIST have files of the same names: a folder's name tells which of them it holds.
-  return {image_dataset(own == "fashion-mnist" ? "mnist" : own), data};
+  const bool digits = own == "mnist" || own == "fashion-mnist";
+  return {image_dataset(digits ? (names_fashion(data) ? "fashion-mnist" : "mnist") : own), data};
 }
 
 /// What weights say of the pixels, a number a channel, at least `least`.

@@ -61,9 +61,12 @@ std::optional<Texts> texts_in(std::vector<std::string> words, const Settings& se
   } catch (const CLI::FileError&) {
     refuse("the file of options could not be read", "--config", "check the path");
   } catch (const CLI::ConfigError& e) {
-    const std::string text = e.what();
-    unknown(app, "--" + text.substr(text.rfind(' ') + 1), "--config");
+    const std::string text = e.what(), name = text.substr(text.rfind(' ') + 1);
+    if (const auto dot = name.find('.'); dot != std::string::npos)
+      refuse("options have no sections, as [" + name.substr(0, dot) + "]", "--config", "leave that line out");
+    unknown(app, "--" + name, "--config");
   } catch (const CLI::ArgumentMismatch& e) {
+    if (app.get_config_ptr()->count() > 1) refuse("there are two files of options", "--config", "give one");
     refuse("a value is missing", option_in(e.what()), "give one; see --help");
   } catch (const CLI::ParseError& e) {
     refuse(e.what(), option_in(e.what()), "see --help");
@@ -104,22 +107,28 @@ TrainOptions defaults_of(const Program& program, const std::string& model, bool 
   return o;
 }
 
-/// Takes the words of presets as further defaults. `own_model`: --model is given.
-void apply_presets(TrainOptions& options, const Program& program, const std::vector<const Preset*>& presets,
-                   bool own_model, bool alone) {
+/// Returns the model that presets are for; `otherwise` if they name none.
+std::string model_of(const std::vector<const Preset*>& presets, const Program& program, std::string otherwise) {
+  const auto has = [&](const std::string& model) {
+    return std::ranges::find(program.models, model) != program.models.end();
+  };
+  std::string model = std::move(otherwise);
   for (const Preset* preset : presets) {
-    std::vector<std::string> words = preset->words;
-    if (words[0] == "--model") {
-      const auto has = [&](const std::string& model) {
-        return std::ranges::find(program.models, model) != program.models.end();
-      };
-      if (!has(words[1]) && has(preset->small)) words[1] = preset->small;
-      if (!own_model && !has(words[1]))
-        refuse(fmt::format("{} is for {}, which {} does not have", preset->name, words[1], program.name), "--preset",
-               "name another with --model, or take another program");
-      if (own_model) words.erase(words.begin(), words.begin() + 2);
-    }
-    set_defaults(options, program, words, alone);
+    if (preset->words[0] != "--model") continue;
+    model = has(preset->words[1]) ? preset->words[1] : preset->small;
+    if (!has(model))
+      refuse(fmt::format("{} is for {}, which {} does not have", preset->name, preset->words[1], program.name),
+             "--preset", "name another with --model, or take another program");
+  }
+  return model;
+}
+
+/// Takes the words of presets as further defaults, but for the model.
+void apply_presets(TrainOptions& options, const Program& program, const std::vector<const Preset*>& presets,
+                   bool alone) {
+  for (const Preset* preset : presets) {
+    const std::size_t first = preset->words[0] == "--model" ? 2 : 0;
+    set_defaults(options, program, {preset->words.begin() + first, preset->words.end()}, alone);
   }
 }
 
@@ -200,6 +209,8 @@ void settle_learning_rate(const Settings& settings, TrainOptions& o) {
     o.trainer.lr_rule = concat(*o.lr_per_256, " per 256 samples");
   } else if (!given && own) {
     o.lr = static_cast<float>(*own);
+  } else if (!o.lr) {
+    refuse(o.trainer.optimizer.name + " has no rate of its own here", "--lr", "give one, as --lr 0.1");
   }
 }
 
@@ -321,10 +332,15 @@ std::optional<TrainOptions> parse_options(int argc, const char* const* argv, con
   const std::optional<Texts> given = texts_in({argv + 1, argv + argc}, asked, program);
   if (!given) return std::nullopt;
   set_all(asked, *given, false);
+  if (first.alone)
+    for (const char* name : {"eval-only", "resume", "predict"})
+      if (asked.given(name))
+        refuse("--alone times a training from its beginning", std::string("--") + name, "leave one of the two out");
   // Now the model, the presets and --alone are known, and with them what the other options start from.
-  TrainOptions options = defaults_of(program, first.model, first.alone);
+  const std::string model = asked.given("model") ? first.model : model_of(first.presets, program, first.model);
+  TrainOptions options = defaults_of(program, model, first.alone);
   options.command = shell_line({argv, argv + argc});
-  apply_presets(options, program, first.presets, asked.given("model"), first.alone);
+  apply_presets(options, program, first.presets, first.alone);
   Settings settings;
   add_settings(settings, options, program);
   set_all(settings, *given, first.alone);

@@ -94,7 +94,7 @@ std::string without(std::string text, const std::string& part, const std::string
 /// What one trace is drawn by.
 struct Drawn {
   TraceFile trace;
-  std::string title;
+  std::string path, title;
   double begin, span;  // us
 };
 
@@ -110,7 +110,7 @@ class Drawing {
     const double top = svg_.y;
     for (const int rank : ranks) {
       const TraceFile::Line* const computing = d_.trace.computing(rank);
-      require<UsageError>(computing, "there is no rank ", rank, " that computes in ", d_.title,
+      require<UsageError>(computing, "there is no rank ", rank, " that computes in ", d_.path,
                           " (--ranks): name others");
       const auto [sent, came] = messages_of(d_.trace, rank);
       row(concat("rank ", rank, " computes"));
@@ -237,9 +237,8 @@ int plot_trace(const std::vector<std::string>& arguments) {
   std::vector<Drawn> all;
   double longest = 0;
   for (const std::string& argument : files) {
-    const auto equals = argument.rfind('=');
-    const std::string path = equals == std::string::npos ? argument : argument.substr(equals + 1);
-    Drawn d{.trace = read_trace(path), .title = "", .begin = 0, .span = 0};
+    const auto [title, path] = title_and_file(argument);
+    Drawn d{.trace = read_trace(path), .path = path, .title = "", .begin = 0, .span = 0};
     const TraceFile::Line* const computing = d.trace.computing(0);
     require<DataError>(computing, path,
                        ": rank 0 has not computed in this trace. Name a file that --trace has written.");
@@ -252,7 +251,7 @@ int plot_trace(const std::vector<std::string>& arguments) {
     require<UsageError>(last <= there, path, " has the steps 1 to ", there, " (--steps): draw some of these");
     d.begin = starts[static_cast<std::size_t>(first - 1)];
     d.span = starts[static_cast<std::size_t>(last)] - d.begin;
-    d.title = fmt::format("{}{:.4g} ms a step", equals == std::string::npos ? "" : argument.substr(0, equals) + ": ",
+    d.title = fmt::format("{}{:.4g} ms a step", title.empty() ? "" : title + ": ",
                           d.span / 1e3 / static_cast<double>(last - first + 1));
     longest = std::max(longest, d.span * 1.03);  // the beginning of the step after
     all.push_back(std::move(d));

@@ -130,7 +130,7 @@ void save_labels(const TrainOptions& o, const std::vector<std::string>& names) {
   const std::string file = o.trainer.save + "/labels.txt";
   std::error_code ignored;
   if (names.empty()) {
-    std::filesystem::remove(file, ignored);
+    if (!o.resume) std::filesystem::remove(file, ignored);  // an earlier training's
     return;
   }
   AtomicFile out(file);

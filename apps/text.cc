@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 
 #include "core/error.h"
 #include "core/parse.h"
@@ -85,11 +86,24 @@ std::pair<std::int64_t, std::int64_t> step_range(const std::string& text, const 
 }
 
 std::string with_seed(const std::string& name, std::uint64_t seed) {
+  if (name.starts_with("/dev/")) return name;
   const std::string path = name.substr(0, name.find_last_not_of('/') + 1);
   const auto slash = path.rfind('/'), dot = path.rfind('.');
   const bool extension = dot != std::string::npos && dot > 0 && (slash == std::string::npos || dot > slash + 1);
   const std::size_t at = extension ? dot : path.size();
   return fmt::format("{}-seed{}{}", path.substr(0, at), seed, path.substr(at));
+}
+
+std::pair<std::string, std::string> title_and_file(const std::string& argument) {
+  const auto there = [](const std::string& path) {
+    std::error_code no_matter;
+    return std::filesystem::exists(path, no_matter);
+  };
+  const auto first = argument.find('=');
+  if (first == std::string::npos || there(argument)) return {"", argument};
+  for (auto at = first; at != std::string::npos; at = argument.find('=', at + 1))
+    if (there(argument.substr(at + 1))) return {argument.substr(0, at), argument.substr(at + 1)};
+  return {argument.substr(0, first), argument.substr(first + 1)};
 }
 
 std::string wrapped(const std::vector<std::string>& words) {

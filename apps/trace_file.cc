@@ -108,4 +108,9 @@ std::vector<double> step_starts(const TraceFile::Line& computing) {
   return starts;
 }
 
+bool has_whole_step(const TraceFile& trace) {
+  const TraceFile::Line* const computing = trace.computing(0);
+  return computing != nullptr && step_starts(*computing).size() >= 2;
+}
+
 }  // namespace laconic

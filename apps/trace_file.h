@@ -44,6 +44,8 @@ TraceFile read_trace(const std::string& path);
 
 /// Where the steps begin: where the first module of the line goes forward, evaluation left out.
 std::vector<double> step_starts(const TraceFile::Line& computing);
+/// Says whether rank 0 begins a step after another.
+bool has_whole_step(const TraceFile& trace);
 /// Whether the span, or one that it lies in, is an evaluation.
 bool in_evaluation(const TraceFile::Line& line, const TraceFile::Span& span);
 

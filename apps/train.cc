@@ -22,6 +22,7 @@
 #include "apps/statistics.h"
 #include "apps/task.h"
 #include "apps/text.h"
+#include "apps/trace_file.h"
 #include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/scratch_folder.h"
@@ -280,12 +281,16 @@ void warn_of_tasks_that_do_not_meet(const TrainOptions& o) {
 
 /// Writes the page of --report, and says where it is.
 void make_report(const TrainOptions& o, const std::string& log) {
-  if (LogFile::read(log).steps.empty()) {  // a training that was at its end already
+  // Of a training that was at its end already the log may be empty.
+  if (std::filesystem::file_size(log) == 0 || LogFile::read(log).steps.empty()) {
     if (!o.quiet) fmt::print("report: none, for no step was made\n");
     return;
   }
-  write_report({{.title = o.model, .log = log, .trace = o.trace}}, o.report);
-  if (!o.quiet) fmt::print("report: {}\n", o.report);
+  const bool timeline = !o.trace.empty() && has_whole_step(read_trace(o.trace));
+  write_report({{.title = o.model, .log = log, .trace = timeline ? o.trace : ""}}, o.report);
+  if (!o.quiet)
+    fmt::print("report: {}{}\n", o.report,
+               timeline || o.trace.empty() ? "" : ", without a timeline, for the trace has no whole step");
 }
 
 /// Trains (or evaluates) as the options say. Returns the exit code: 0, or 128 and the number of the signal that cut the
@@ -308,7 +313,7 @@ int run_training(const TrainOptions& options, Task& task) {
         if (!path->empty()) *path = with_seed(*path, o.trainer.seed);
     if (speaks && !o.eval_only) {
       // Whether they can be written is to be known before hours of training.
-      for (const std::string& path : {o.log, o.trace, o.report})
+      for (const std::string& path : {o.log, o.trace, o.report, o.export_path})
         if (!path.empty()) const AtomicFile probe(path);
       if (!o.trainer.dump_gradients.empty()) try_folder(o.trainer.dump_gradients, "--dump-gradients");
     }

@@ -76,8 +76,11 @@ void add_text_settings(Settings& s, TrainOptions& o, bool gpt) {
           {"heads", &o.heads, "of each attention [the model's own]"},
           {"width", &o.width, "numbers by which a token is known [the model's own]"},
           {"block", &o.block, "tokens of a block, the most that it looks back\n[the model's own]"}})
-      s.value(name, "N", help,
-              [to = value](const std::string& text, const std::string& where) { *to = whole<int>(text, where, 1); });
+      s.value(name, "N", help, [to = value](const std::string& text, const std::string& where) {
+        constexpr int kMost = 65536;  // several times as many still are an int
+        *to = whole<int>(text, where, 1);
+        if (*to > kMost) refuse(text + " are more than a model may have", where, concat("give at most ", kMost));
+      });
     s.flag("no-shuffle", o.images.shuffle, "read the blocks in the text's order", false);
     s.text("export", "FILE", o.export_path, "at the end write GPT-2's weights as Hugging Face has them\n(safetensors)");
   } else {
@@ -172,12 +175,13 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   std::vector<std::string> optimizer_names;
   for (const OptimizerKind& kind : optimizers()) optimizer_names.push_back(kind.name);
   s.choice("optimizer", o.trainer.optimizer.name, optimizer_names, "update rule");
-  s.value(
-      "lr", "X",
-      fmt::format("learning rate [{}; 0.001 with adam, adamw]", o.lr ? fmt::format("{}", *o.lr) : "by --lr-per-256"),
-      [&o](const std::string& text, const std::string& where) {
-        o.lr = static_cast<float>(real(text, where, 0, inf, "0.1"));
-      });
+  s.value("lr", "X",
+          fmt::format("learning rate [{}0.001 with adam, adamw]", o.lr           ? fmt::format("{}; ", *o.lr)
+                                                                  : o.lr_per_256 ? "by --lr-per-256; "
+                                                                                 : ""),
+          [&o](const std::string& text, const std::string& where) {
+            o.lr = static_cast<float>(real(text, where, 0, inf, "0.1"));
+          });
   s.value("lr-per-256", "X",
           "the same for 256 samples a step, scaled to those of all\n"
           "workers: --lr X (workers x batch x accumulate) / 256" +

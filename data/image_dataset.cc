@@ -23,7 +23,7 @@ std::uint64_t fingerprint(const ImageDataset& data) {
 
 std::vector<ImageDatasetKind>& image_datasets() {
   static std::vector<ImageDatasetKind> all{
-      {"mnist", "data/mnist", false, [](const std::string& folder) { return load_mnist(folder); }},
+      {"mnist", "data/mnist", false, [](const std::string& folder) { return load_mnist(folder, false); }},
       {"fashion-mnist", "/usr/share/datasets/fashion-mnist", false,
        [](const std::string& folder) { return load_mnist(folder, true); }},
       {"cifar-10", "data/cifar-10-batches-bin", true, load_cifar10},

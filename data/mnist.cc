@@ -68,14 +68,6 @@ namespace {
 
 constexpr int kDigitSide = 28, kClasses = 10;
 
-bool names_fashion(const std::string& folder) {
-  std::error_code failed;
-  const auto absolute = std::filesystem::weakly_canonical(folder, failed);
-  std::string text = folder + (failed ? "" : absolute.string());
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text.find("fashion") != std::string::npos;
-}
-
 std::string find_part(const std::string& folder, const std::string& stem, const std::string& type) {
   const std::string sub[] = {"", "/raw", "/MNIST/raw", "/FashionMNIST/raw"};
   std::vector<std::string> folders;
@@ -114,6 +106,18 @@ ImageSplit load_split(const std::string& folder, const std::string& prefix) {
 }
 
 }  // namespace
+
+bool names_fashion(const std::string& folder) {
+  std::error_code failed;
+  for (std::filesystem::path path : {std::filesystem::path(folder), std::filesystem::weakly_canonical(folder, failed)})
+    for (; path.has_relative_path(); path = path.parent_path()) {
+      std::string name = path.filename().string();
+      std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+      if (name.find("fashion") != std::string::npos) return true;
+      if (name.find("mnist") != std::string::npos) return false;
+    }
+  return false;
+}
 
 ImageDataset load_mnist(const std::string& folder, std::optional<bool> is_fashion) {
   if (is_synthetic(folder)) return synthetic_mnist(synthetic_sizes(folder, {60000, 10000}));

@@ -12,11 +12,15 @@ namespace laconic {
 /// it where torchvision puts them: raw, MNIST/raw, FashionMNIST/raw): train-images-idx3-ubyte, train-labels-idx1-ubyte,
 /// t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, the dash before "idx" also as a dot. `folder` may be "synthetic"
 /// (data/synthetic.h).
-///   fashion   the files do not differ, but mean and std do: 0.2860, 0.3530; of digits 0.1307, 0.3081. Not given: it is
-///             Fashion-MNIST if the folder's path contains "fashion" in any case
+///   fashion   the files do not differ, but mean and std do: 0.2860, 0.3530; of digits 0.1307, 0.3081. Not given:
+///             names_fashion() says
 /// throws DataError: a file is missing (says what is expected and where it can be had), damaged, of another image size,
 /// without any image; counts of images and labels differ; a label is not 0 … 9 (names the record).
 ImageDataset load_mnist(const std::string& folder, std::optional<bool> fashion = {});
+
+/// Guesses by the path whether a folder holds Fashion-MNIST: its last name that has "fashion" or "mnist" in it, in any
+/// case, has "fashion".
+bool names_fashion(const std::string& folder);
 
 /// An array of bytes with its extents, outermost first.
 struct IdxArray {

@@ -222,6 +222,18 @@ TEST(Broadcast, GivesEveryRankTheRootsBytesForAnyRoot) {
     }
 }
 
+TEST(Broadcast, GoesInSeveralMessagesWhereItIsLong) {
+  for (const std::size_t bytes : {0u, 8u, 9u, 24u, 33u})
+    on_ranks(3, [&](Worker& w) {
+      std::vector<std::byte> x(bytes, static_cast<std::byte>(w.rank));
+      w.engine.run("broadcast", [&](Communicator& comm) { return broadcast(comm, slice(x), 1, 8); });
+      for (const std::byte b : x) EXPECT_EQ(b, std::byte{1});
+      if (w.rank == 1) {
+        EXPECT_EQ(w.engine.counters().sent.messages, 2 * std::max<std::size_t>(1, (bytes + 7) / 8)) << bytes;
+      }
+    });
+}
+
 TEST(Barrier, LetsNobodyLeaveBeforeEverybodyCame) {
   for (const int N : kRanks) {
     std::atomic<int> came{0};

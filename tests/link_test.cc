@@ -95,6 +95,15 @@ TEST(LinkOptions, RanksOfAHostShareItsPortToOtherHosts) {
   EXPECT_EQ(link.due(back), 1300us) << "both directions at once";
 }
 
+TEST(LinkOptions, AHostMayHaveRoomForMoreRanksThanThereAre) {
+  const LinkOptions options{
+      .all = kSlow, .per_host = std::numeric_limits<int>::max(), .between = {.bits_per_second = 1, .latency = 1s}};
+  Told link(options.model(2));
+  const auto inside = link.model.send(0, 1, 1000, at(0us));
+  link.advance(1s);
+  EXPECT_EQ(link.sent(inside), 1000us);
+}
+
 /// With one rank a host nothing is inside.
 TEST(LinkOptions, HostsOfOneRankAreCables) {
   const LinkSpec other{.bits_per_second = 1'000'000, .latency = 5ms};

@@ -136,6 +136,10 @@ TEST(Mnist, KnowsFashionByTheFolderNameOrByArgument) {
   EXPECT_EQ(d.std, std::vector<float>{0.3530f});
   EXPECT_EQ(load_mnist(folder, false).name, "mnist");
   EXPECT_EQ(load_mnist(t.path(), true).name, "fashion-mnist");
+  for (const char* mnist : {"/a/fashion/mnist", "/fashion-mnist/x/MNIST/raw", "/data/digits"})
+    EXPECT_FALSE(names_fashion(mnist)) << mnist;
+  for (const char* fashion : {"/data/FashionMNIST/raw", "/mnist/Fashion", "/mnist/fashion-mnist/"})
+    EXPECT_TRUE(names_fashion(fashion)) << fashion;
 }
 
 TEST(Mnist, FindsGzippedDottedAndNestedFiles) {

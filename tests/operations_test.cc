@@ -189,6 +189,13 @@ TEST(Operations, GiveWhatPyTorchGivesAndTheirGradientsAreThoseOfDifferences) {
   for (const auto& [name, f] : all) EXPECT_TRUE(seen.contains(name)) << name << " has no case";
 }
 
+TEST(Operations, AProductOverNothingIsZero) {
+  const Tensor a = Tensor::zeros({2, 0}), b = Tensor::zeros({0, 3});
+  EXPECT_EQ(matmul(a, b).to_vector(), std::vector<float>(6, 0));
+  EXPECT_EQ(matmul(Tensor::zeros({4, 2, 0}), Tensor::zeros({4, 0, 3})).to_vector(), std::vector<float>(24, 0));
+  EXPECT_EQ(matmul(Tensor::zeros({4, 2, 0}), b).to_vector(), std::vector<float>(24, 0));
+}
+
 /// The sentence that f is refused with.
 std::string refusal(const std::function<void()>& f) {
   try {

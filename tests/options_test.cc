@@ -9,10 +9,12 @@
 #include "apps/device_options.h"
 #include "apps/machine.h"
 #include "apps/task.h"
+#include "apps/text.h"
 #include "core/dispatch.h"
 #include "core/stream.h"
 #include "data/synthetic.h"
 #include "tests/cuda_devices.h"
+#include "tests/error_of.h"
 #include "tests/parsed_options.h"
 #include "tests/temp_folder.h"
 
@@ -132,6 +134,13 @@ TEST(Options, APresetIsOnlyDefaults) {
   EXPECT_FALSE(parse({"--preset", "WA", "--sync", "allreduce"}).servers);
 
   EXPECT_EQ(parse({"--preset", "inceptionn-vgg", "--model", "lenet"}).trainer.steps, 370000);
+  for (const auto& [preset, batch, steps] :
+       {std::tuple{"shakespeare-char", 64, 5000}, {"shakespeare-char-cpu", 12, 2000}}) {
+    const char* words[] = {"gpt", "--preset", preset};
+    const TrainOptions gpt = parse_options(3, words, gpt_program()).value();
+    EXPECT_EQ(gpt.batch, batch) << "the recipe is that of the preset's model";
+    EXPECT_EQ(gpt.trainer.steps, steps);
+  }
   for (const char* model : {"resnet50", "resnet56"}) {  // ImageNet's, where a program has it
     Program one = program();
     one.models = {"lenet", model};
@@ -532,6 +541,35 @@ TEST(Options, InAFileTrueStandsForAValueThatIsLeftOut) {
   EXPECT_EQ(o.resume_path, "out/c");
 }
 
+TEST(Options, WithoutARateNothingIsTrained) {
+  const char* words[] = {"gpt", "--optimizer", "sgd", "--lr", "0.1"};
+  expect_error<UsageError>([&] { parse_options(3, words, gpt_program()); },
+                           {"sgd has no rate of its own here (--lr): give one, as --lr 0.1"});
+  EXPECT_FLOAT_EQ(*parse_options(5, words, gpt_program())->lr, 0.1f);
+}
+
+TEST(Options, AModelIsNoLargerThanItsSizesCanBeCounted) {
+  for (const char* option : {"--layers", "--heads", "--width", "--block"}) {
+    const char* words[] = {"gpt", option, "1000000000"};
+    expect_error<UsageError>([&] { parse_options(3, words, gpt_program()); },
+                             {"1000000000 are more than a model may have", option, "give at most 65536"});
+  }
+}
+
+TEST(Options, NamesOfSeedsAndTitlesOfFiles) {
+  EXPECT_EQ(with_seed("a/log.jsonl", 7), "a/log-seed7.jsonl");
+  EXPECT_EQ(with_seed("run/", 7), "run-seed7");
+  EXPECT_EQ(with_seed("/dev/null", 7), "/dev/null");
+  const TempFolder folder;
+  folder.write("lr=0.1/t.json", {});
+  const std::string file = folder / "lr=0.1/t.json";
+  using Titled = std::pair<std::string, std::string>;
+  EXPECT_EQ(title_and_file(file), Titled("", file));
+  EXPECT_EQ(title_and_file("a=" + file), Titled("a", file));
+  EXPECT_EQ(title_and_file("a=b=" + file), Titled("a=b", file));
+  EXPECT_EQ(title_and_file("a=nowhere=b"), Titled("a", "nowhere=b"));
+}
+
 TEST(Options, AFileOfOptionsIsCheckedLikeTheCommandLine) {
   TempFolder dir;
   const std::string path = dir.path() + "/run.toml";
@@ -557,8 +595,19 @@ TEST(Options, AFileOfOptionsIsCheckedLikeTheCommandLine) {
   expect_refused_file("epochs = 3\nlr = 0.5\nepochs = 5\n", "'epochs' stands twice (--config): leave one of them out");
   expect_refused_file(std::string("data = \"a\0b\"\n", 13), "'data' has a byte 0 in its value (--config): take it out");
   expect_refused_file("config = \"a\"\n", "'config' belongs on the command line (--config): leave it out of the file");
+  expect_refused_file("[training]\nepochs = 3\n",
+                      "options have no sections, as [training] (--config): leave that line out");
+  expect_refused({"--config", path.c_str(), "--config", path.c_str()},
+                 "there are two files of options (--config): give one");
   expect_refused({"--config", (dir.path() + "/no").c_str()},
                  "the file of options could not be read (--config): check the path");
+}
+
+TEST(Options, AloneIsATrainingFromTheBeginning) {
+  expect_refused({"--alone", "--init", "w.safetensors", "--eval-only"},
+                 "--alone times a training from its beginning (--eval-only): leave one of the two out");
+  expect_refused({"--alone", "--save", "s", "--resume"},
+                 "--alone times a training from its beginning (--resume): leave one of the two out");
 }
 
 TEST(Options, AloneLeavesTheExchangeAside) {

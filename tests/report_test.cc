@@ -159,6 +159,19 @@ TEST(Report, WithoutALogAProgramKeepsNoneButThePage) {
   EXPECT_EQ(runs_on(file_text(folder / "page.html"))[0]["last_step"], 3);
 }
 
+TEST(Report, APageIsLeftOutOrHasNoTimelineWhereThereIsNothingToShow) {
+  const TempFolder dir;
+  const std::string train = "mnist --data synthetic:64,16 --batch 16 --threads 1 --report " + (dir / "r.html");
+  const Result none = run(train + " --epochs 0");
+  EXPECT_EQ(none.exit_code, 0) << none.err;
+  EXPECT_TRUE(has(none.out, "report: none, for no step was made")) << none.out;
+  EXPECT_FALSE(std::filesystem::exists(dir / "r.html"));
+  const Result short_trace = run(train + " --steps 1 --trace " + (dir / "t.json"));
+  EXPECT_EQ(short_trace.exit_code, 0) << short_trace.err;
+  EXPECT_TRUE(has(short_trace.out, "r.html, without a timeline, for the trace has no whole step")) << short_trace.out;
+  EXPECT_TRUE(std::filesystem::exists(dir / "r.html"));
+}
+
 TEST(Report, CompareShowsTheFirstRunOfEachSet) {
   const TempFolder folder;
   const Result r = run(

@@ -77,7 +77,7 @@ TEST(Simulate, OverlapHidesWhatItCan) {
 TEST(Simulate, OneRankStandsForAllWhereTheyAreAlike) {
   dist::VirtualNetwork network{.ranks = 4, .links = {.all = {.bits_per_second = 100'000'000, .latency = 100us}}};
   std::vector<dist::SimulatedTraining> trainings{of_method("hdc", "redsync", 4), of_method("hdc", "randomk", 4),
-                                                 of_method("hdc", "onebit-adam", 4),
+                                                 of_method("hdc", "onebit-adam", 4), of_method("hdc", "signsgd", 4),
                                                  of_method("hdc", "rounds", 4, dist::Overlap::forward, kSparseRounds)};
   for (const char* allreduce : {"ring", "butterfly", "doubling"})
     trainings.push_back(lenet(dist::Overlap::forward, 4, allreduce));

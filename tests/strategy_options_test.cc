@@ -36,6 +36,8 @@ TEST(Options, CodecsOnTheWayToServersAndBack) {
   expect_refused({"--sync", "slimdp", "--codec", "onebit"},
                  "--sync slimdp sends a choice of parameters, of which one bit says too little (--codec onebit): take "
                  "qsgd:8:512");
+  expect_refused({"--sync", "redsync", "--selector", "auto", "--dense-below", "1GiB"},
+                 "--selector auto says which parameters travel whole (--dense-below): leave one of the two out");
   EXPECT_EQ(
       of<ServedMethod>(parse({"--sync", "ps", "--local-aggregate", "4", "--allreduce", "butterfly"})).local_aggregate,
       4);
@@ -118,8 +120,13 @@ TEST(Options, OfVotesOfSigns) {
 }
 
 TEST(Options, NoFusionByCopyWhereMessagesAreCopies) {
-  for (const std::vector<const char*>& method : std::vector<std::vector<const char*>>{
-           {"signsgd"}, {"demo"}, {"ef21"}, {"onebit-adam", "--optimizer", "adam"}, {"rounds", "--density", "0.03"}}) {
+  for (const std::vector<const char*>& method :
+       std::vector<std::vector<const char*>>{{"signsgd"},
+                                             {"demo"},
+                                             {"ef21"},
+                                             {"onebit-adam", "--optimizer", "adam"},
+                                             {"rounds", "--density", "0.03"},
+                                             {"rounds", "--pairs", "--outer", "momentum"}}) {
     std::vector<const char*> words{"--sync"};
     words.insert(words.end(), method.begin(), method.end());
     words.insert(words.end(), {"--fusion", "copy:1MiB"});

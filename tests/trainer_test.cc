@@ -63,6 +63,60 @@ TEST(Trainer, NWorkersComputeWhatOneComputesWithTheGlobalBatch) {
     }
 }
 
+/// Rank 0 has all samples of the step, and its gradient is weighted for a mean over ranks. A step of its own goes by
+/// its own mean, as it does where nothing is joined; the joint model moves by the mean over workers, of whom three
+/// stand still.
+TEST(Trainer, AWorkersOwnStepGoesByItsOwnMeanInAShortBatch) {
+  Recipe recipe(perceptron, 4);
+  recipe.data = tiny_images(4, 4);
+  recipe.task.batch = 4;
+  recipe.trainer.epochs = 1;
+  recipe.trainer.audit_every = 0;
+  const auto after_one_step = [&](const char* sync, decltype(recipe.settings) settings, int servers = 0) {
+    recipe.sync = sync, recipe.settings = std::move(settings), recipe.servers = servers;
+    return train(recipe).parameters[0];
+  };
+  recipe.trainer.joint_at_end = true;
+  const std::vector<float> alone = after_one_step("none", {});
+  const std::vector<std::vector<float>> joint{
+      after_one_step("rounds", {{"every", "9"}}),
+      after_one_step("rounds", {{"every", "9"}, {"outer", "momentum"}, {"pairs", ""}}),
+      after_one_step("slimdp", {{"alpha", "1"}, {"explore", "0"}}, 1)};
+  recipe.trainer.lr = 0;
+  const std::vector<float> start = after_one_step("none", {});
+  std::vector<float> expected;
+  for (std::size_t i = 0; i < start.size(); ++i) expected.push_back(start[i] + (alone[i] - start[i]) / 4);
+  EXPECT_GT(relative_difference(expected, start), 1e-3);
+  for (const std::vector<float>& model : joint) EXPECT_LT(relative_difference(model, expected), 1e-6);
+}
+
+/// Also where the last exchange lies some steps back.
+TEST(Trainer, LeavesTheJointModelOnEveryWorker) {
+  for (const auto& [sync, settings, servers] :
+       std::vector<std::tuple<const char*, std::vector<std::pair<std::string, std::string>>, int>>{
+           {"rounds", {{"every", "4"}}, 0}, {"slimdp", {}, 1}, {"allreduce", {}, 0}}) {
+    const TempFolder folder;
+    Recipe recipe(normalized, 2);
+    recipe.trainer.epochs = 0, recipe.trainer.steps = 7;
+    recipe.trainer.save = folder / "saved", recipe.trainer.joint_at_end = true;
+    recipe.sync = sync, recipe.settings = settings, recipe.servers = servers;
+    const Outcome outcome = train(recipe);
+    expect_same_bits_everywhere(outcome);
+    EXPECT_EQ(outcome.buffers[0], outcome.buffers[1]) << sync;
+    const StateDict saved = load_safetensors(folder / "saved/weights.safetensors");
+    std::vector<float> of_file, here = outcome.parameters[0];
+    for (const auto& [name, tensor] : saved) {
+      const std::vector<float> values = tensor.to_vector();
+      if (const auto buffer = outcome.buffers[0].find(name); buffer != outcome.buffers[0].end())
+        EXPECT_TRUE(same_bits(values, buffer->second)) << sync << " " << name;
+      else
+        of_file.insert(of_file.end(), values.begin(), values.end());
+    }
+    std::ranges::sort(of_file), std::ranges::sort(here);  // the arena has another order
+    EXPECT_TRUE(same_bits(of_file, here)) << sync;
+  }
+}
+
 TEST(Trainer, DropoutIsNotTheSameWithoutIt) {  // or the test above would prove nothing about masks
   Recipe recipe;
   const Outcome with = train(recipe);

@@ -115,6 +115,7 @@ Recipe::Recipe(std::function<std::shared_ptr<Module>()> m, int n)
   trainer.epochs = 2;
   trainer.lr = 0.1;
   trainer.audit_every = 1;
+  trainer.joint_at_end = false;
 }
 Recipe::Recipe(const Recipe&) = default;  // not inline: g++ 12 then takes its members for uninitialized
 Recipe::~Recipe() = default;
@@ -122,11 +123,14 @@ Recipe::~Recipe() = default;
 void Recipe::choose(const char* name, const char* from, const char* density,
                     std::vector<std::pair<std::string, std::string>> more) {
   sync = name, settings = std::move(more);
+  const bool by_itself = std::ranges::find(settings, std::pair<std::string, std::string>("selector", "auto")) !=
+                         settings.end();  // it says which travel whole
   Settings known;
   const std::unique_ptr<dist::Method> one = dist::methods().make(sync);
   one->settings(known);
   for (const auto& [setting, text] : {std::pair{"dense-below", from}, {"density", density}})
-    if (known.find(setting) != nullptr) settings.insert(settings.begin(), {setting, text});
+    if (known.find(setting) != nullptr && !(setting == std::string("dense-below") && by_itself))
+      settings.insert(settings.begin(), {setting, text});
 }
 
 std::vector<float> parameters_of(const Trainer& trainer) {

@@ -26,7 +26,7 @@ std::shared_ptr<Module> mixed();          ///< convolution, batch norm, a larger
 std::shared_ptr<Module> reading();
 
 /// One training run of N workers that are threads, small enough for a test: two epochs of 150 images, audited after
-/// every step.
+/// every step. Workers keep their own models at the end.
 struct Recipe {
   explicit Recipe(std::function<std::shared_ptr<Module>()> model = perceptron, int workers = 1);
   Recipe(const Recipe&);

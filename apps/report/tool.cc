@@ -12,19 +12,6 @@
 #include "core/error.h"
 
 namespace laconic {
-namespace {
-
-/// TITLE=FILE, or FILE, which then is its own title. A file whose name has a '=' is found too.
-std::pair<std::string, std::string> titled(const std::string& argument) {
-  const auto equals = argument.find('=');
-  std::error_code no_matter;
-  if (equals == std::string::npos || std::filesystem::exists(argument, no_matter))
-    return {std::filesystem::path(argument).stem().string(), argument};
-  return {argument.substr(0, equals), argument.substr(equals + 1)};
-}
-
-}  // namespace
-
 int report(const std::vector<std::string>& arguments) {
   std::vector<std::string> logs, traces;
   std::string output;
@@ -42,13 +29,12 @@ int report(const std::vector<std::string>& arguments) {
   if (const auto done = parse_tool(app, arguments)) return *done;
   std::vector<ReportedRun> runs;
   for (const std::string& argument : logs) {
-    const auto [title, path] = titled(argument);
-    runs.push_back({title, path});
+    const auto [title, path] = title_and_file(argument);
+    runs.push_back({title.empty() ? std::filesystem::path(path).stem().string() : title, path});
   }
   for (const std::string& argument : traces) {
-    const auto [title, path] = titled(argument);
-    const bool named = path != argument;
-    const auto run = named ? std::ranges::find(runs, title, &ReportedRun::title) : runs.begin();
+    const auto [title, path] = title_and_file(argument);
+    const auto run = title.empty() ? runs.begin() : std::ranges::find(runs, title, &ReportedRun::title);
     require<UsageError>(run != runs.end(), "there is no log with the title '", title, "' (--trace ", argument,
                         "): give one of theirs");
     run->trace = path;

@@ -121,7 +121,7 @@ void add_settings(Settings& s, SimulateOptions& o, std::string& replayed, std::s
   s.text("compute", "HOW", o.compute,
          "measured: here, now; gflops:X; or FILE, of laconic bench\nlayers --json [" + o.compute + "]");
   s.whole_number<int>("threads", "T", o.threads, 1, "of a worker, where computing is measured");
-  s.value("workers", "N,..", "as 2,4,8, or 2..1024 by twos [1..64]",
+  s.value("workers", "N,..", "as 2,4,8, or 2..1024, which doubles [1..64]",
           [&o](const std::string& text, const std::string& where) { o.workers = numbers_of_workers(text, where); });
   s.value("straggle", "SHARE",
           "each step of a worker takes longer by a share, drawn\nexponentially with this mean, as 0.1 [0]",

@@ -6,6 +6,7 @@
 #include "core/ops/functions.h"
 #include "core/ops/reshape.h"
 #include "core/precision.h"
+#include "core/raw.h"
 
 namespace laconic::inline ops {
 namespace {
@@ -57,7 +58,8 @@ void multiply_each(const Tensor& y, const Tensor& a, const Tensor& b, Form form)
 
 Tensor product(const Tensor& a, const Tensor& b, const Shape& shape, Form form) {
   const Tensor y = Tensor::empty(shape, DType::f32, a.device());
-  if (y.elements() > 0) multiply_each(matrices(y), matrices(a), matrices(b), form);
+  if (y.elements() > 0 && a.elements() == 0) raw::fill(y, 0);  // sums of nothing
+  if (y.elements() > 0 && a.elements() > 0) multiply_each(matrices(y), matrices(a), matrices(b), form);
   return y;
 }
 

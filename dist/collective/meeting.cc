@@ -1,5 +1,6 @@
 #include "dist/collective/meeting.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -17,18 +18,7 @@ void require_blob(int from, std::uint64_t bytes) {
                      " bytes, more than 1 GiB. Do all ranks run the same program?");
 }
 
-}  // namespace
-
-Task<> barrier(Communicator& comm) {
-  const int N = comm.size(), r = comm.rank();
-  const Slice<std::byte> nothing;
-  for (int step = 1; step < N; step *= 2) {
-    const int to = (r + step) % N, from = (r - step + N) % N;
-    co_await exchange(comm, to, nothing, from, nothing);
-  }
-}
-
-Task<> broadcast(Communicator& comm, Slice<std::byte> bytes, int root) {
+Task<> broadcast_whole(Communicator& comm, Slice<std::byte> bytes, int root) {
   const int N = comm.size();
   const int v = (comm.rank() - root + N) % N;  // counted from the root
   int reach = 1;                               // ranks that have the data once this one has it
@@ -41,6 +31,22 @@ Task<> broadcast(Communicator& comm, Slice<std::byte> bytes, int root) {
     const int to = (v + reach + root) % N;
     co_await comm.send(to, bytes);
   }
+}
+
+}  // namespace
+
+Task<> barrier(Communicator& comm) {
+  const int N = comm.size(), r = comm.rank();
+  const Slice<std::byte> nothing;
+  for (int step = 1; step < N; step *= 2) {
+    const int to = (r + step) % N, from = (r - step + N) % N;
+    co_await exchange(comm, to, nothing, from, nothing);
+  }
+}
+
+Task<> broadcast(Communicator& comm, Slice<std::byte> bytes, int root, std::size_t largest) {
+  for (std::size_t begin = 0; begin == 0 || begin < bytes.size(); begin += largest)
+    co_await broadcast_whole(comm, bytes.sub(begin, std::min(largest, bytes.size() - begin)), root);
 }
 
 Task<> allgather_blobs(Communicator& comm, const std::string& mine, std::vector<std::string>& all) {

@@ -24,8 +24,9 @@ Task<> barrier(Communicator& comm);
 ///            step 2   0 -> 4   1 -> 5   2 -> 6   3 -> 7
 ///   cost     ceil(lg N) (alpha + n beta)                                n bytes
 ///   instead  of nothing: used for initial weights and plans, once a run
+///   largest  bytes of a message: what is longer goes in several, since MPI takes none of 2 GiB
 ///   throws   CommError if the rank before is lost or sends another length
-Task<> broadcast(Communicator& comm, Slice<std::byte> bytes, int root = 0);
+Task<> broadcast(Communicator& comm, Slice<std::byte> bytes, int root = 0, std::size_t largest = std::size_t{1} << 30);
 
 /// Ring allgather of texts or other small blobs of any length: afterwards all[i] is what rank i gave, on every rank.
 ///

@@ -42,6 +42,7 @@ EvaluatedModel::EvaluatedModel(const dist::Worker& worker, const Module& model, 
 }
 
 EvaluatedModel::~EvaluatedModel() noexcept(false) {
+  if (kept_) return;
   try {
     if (own_) own_->put_back();
     strategy_.hide_joint_model();

@@ -35,10 +35,13 @@ class EvaluatedModel {
   ~EvaluatedModel() noexcept(false);
   EvaluatedModel(const EvaluatedModel&) = delete;
   EvaluatedModel& operator=(const EvaluatedModel&) = delete;
+  /// The model stays so.
+  void keep() { kept_ = true; }
 
  private:
   dist::Strategy& strategy_;
   std::optional<KeptBuffers> own_;  // of this worker, where there are others
+  bool kept_ = false;
   const int errors_ = std::uncaught_exceptions();
 };
 

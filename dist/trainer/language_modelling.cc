@@ -18,7 +18,8 @@ const LanguageModelling::Options& sensible(const LanguageModelling::Options& o, 
                needed = streams * (static_cast<double>(o.bptt) + 1);
   require<DataError>(needed <= static_cast<double>(data.train.size()), data.name, " has ", grouped(data.train.size()),
                      " words to train on, and ", workers, workers == 1 ? " worker" : " workers", " with ", o.batch,
-                     " streams of ", o.bptt, " words a step need ", grouped(static_cast<std::uint64_t>(needed)),
+                     " streams of ", o.bptt, " words a step need ",
+                     grouped(static_cast<std::uint64_t>(std::min(needed, 1e18))),
                      ". Give a longer text, or less `batch` or `bptt`.");
   return o;
 }

@@ -73,7 +73,8 @@ void Trainer::train_step() {
   if (dist::FlightRecorder* const flight = checkpoints_->flight())
     flight->compute(dist::FlightEvent::Kind::step, "", static_cast<std::uint32_t>(step_ + 1));
   figures_.begin_step();
-  strategy_->begin_step({.step = step_ + 1, .passed_over = passed_over_, .lr = lr});
+  strategy_->begin_step(
+      {.step = step_ + 1, .passed_over = passed_over_, .lr = lr, .own_weight = is_.joins ? weight_of(own) : 1});
   if (dump_) dump_->begin_step(step_ + 1);
   if (counter_) counter_->begin_step(step_ + 1);
   arena_->begin_step();

@@ -316,6 +316,7 @@ RunSummary Trainer::run() {
                      [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(network)); });
   summary_.bytes_network_total = static_cast<std::int64_t>(network[0]);
   if (worker_.rank == 0) memory_.between_steps();  // there may have been no evaluation
+  if (is_.joins && o_.joint_at_end) EvaluatedModel(worker_, workload_.model(), *strategy_).keep();
   servers_->tell({.kind = dist::Command::Kind::end});
   if (!complete) summary_.stopped = "interrupted";
   synchronize(o_.device);  // other threads may read the model now

@@ -83,6 +83,9 @@ struct TrainerOptions {
   bool count_gradients = false;  ///< how large rank 0's own gradients are, at these steps: StepReport::gradients
   std::string resume{};        ///< checkpoint, or directory whose newest whole one is taken; empty: start anew
   bool resume_if_any = false;  ///< start anew, with a note, if there is none yet
+  /// After run() the model of every worker is the one that was evaluated and saved: where workers hold different
+  /// parameters the joint one. Else each keeps its own.
+  bool joint_at_end = true;
   Trace* trace = nullptr;
   /// The first and the last step to trace, from 1. The one after is traced too: in its forward the last of their
   /// exchange ends. Nothing: all.

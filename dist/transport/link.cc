@@ -97,7 +97,7 @@ SwitchModel LinkOptions::model(int ranks) const {
                         ranks - 1);
     ports[static_cast<std::size_t>(rank)] = spec;
   }
-  if (per_host > 0) hosts.assign(static_cast<std::size_t>((ranks + per_host - 1) / per_host), between);
+  if (per_host > 0) hosts.assign(static_cast<std::size_t>((ranks - 1) / per_host + 1), between);
   return SwitchModel(ports, hosts, per_host);
 }
 

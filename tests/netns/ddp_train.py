@@ -106,7 +106,7 @@ def factor_of(schedule, step, steps_per_epoch, total):
     return factor * min(1, (step + 1) / warmup) if warmup else factor
 
 
-def wrapped(options, network):
+def wrapped(options, network, per_epoch):
     buckets = {}
     if options.hook == 'powersgd':  # one bucket: with several, gloo's threads start its allreduces in different orders on the ranks
         dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << 40
@@ -117,7 +117,7 @@ def wrapped(options, network):
         model.register_comm_hook(None, getattr(default_hooks, f'{options.hook}_compress_hook'))
     elif options.hook == 'powersgd':
         model.register_comm_hook(powerSGD_hook.PowerSGDState(process_group=None, matrix_approximation_rank=options.rank,
-                                                             start_powerSGD_iter=options.powersgd_start), powerSGD_hook.powerSGD_hook)
+                                                             start_powerSGD_iter=max(2, int(options.dense_epochs * per_epoch))), powerSGD_hook.powerSGD_hook)
     return model
 
 
@@ -176,15 +176,15 @@ def train(rank, options, port=None):
     form = torch.channels_last if layout == 'channels_last' else torch.contiguous_format
     torch.manual_seed(options.seed)  # the same weights on all ranks
     network = make().to(memory_format=form)
-    model = wrapped(options, network)
+    samples, together = len(images.train[1]), options.batch * size
+    per_epoch = min(-(-samples // together), options.epoch_steps or samples)
+    total = options.steps or options.epochs * per_epoch
+    model = wrapped(options, network, per_epoch)
     if options.compile:
         model = torch.compile(model)
     optimizer = sgd(model, lr=options.lr, momentum=options.momentum, nesterov=options.nesterov, weight_decay=options.weight_decay)
     torch.manual_seed(1000 * (options.seed + 1) + rank)  # of crops and dropout
 
-    samples, together = len(images.train[1]), options.batch * size
-    per_epoch = min(-(-samples // together), options.epoch_steps or samples)
-    total = options.steps or options.epochs * per_epoch
     log = open(options.log, 'w') if options.log and rank == 0 else None
     if log:
         run = {'model': options.model, 'seed': options.seed, 'command': shlex.join(sys.argv), 'version': 'PyTorch ' + torch.__version__}
@@ -251,7 +251,7 @@ def main():
     parser.add_argument('--layout', choices=['auto', 'contiguous', 'channels_last'], default='auto')
     parser.add_argument('--hook', choices=['none', 'fp16', 'bf16', 'powersgd'], default='none')
     parser.add_argument('--rank', type=int, default=1, help="of PowerSGD's matrices")
-    parser.add_argument('--powersgd-start', type=int, default=2, help='steps before PowerSGD begins')
+    parser.add_argument('--dense-epochs', type=float, default=0, help='epochs before PowerSGD begins; it needs two steps at least')
     options = parser.parse_args()
     ours = 'OMPI_COMM_WORLD_RANK'
     if ours in os.environ:

@@ -90,7 +90,7 @@ std::optional<double> ServedMethod::expected_bytes(const Plan& plan, const std::
     if (!round) return std::nullopt;
     bytes += *round;
   }
-  const double N = f.workers, leaders = (f.workers + local_aggregate - 1) / local_aggregate;
+  const double N = f.workers, leaders = (f.workers - 1) / local_aggregate + 1;
   double all = leaders * (f.servers > 0 ? bytes : bytes * (N - 1) / N);
   for (int first = 0; first < f.workers && local_aggregate > 1; first += local_aggregate) {
     const int members = std::min(local_aggregate, f.workers - first);

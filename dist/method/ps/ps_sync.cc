@@ -221,7 +221,7 @@ std::vector<LedgerRow> PsSync::ledger() const {
 
 Holders PsSync::leaders() const {
   const int group = std::max(1, o_.group);
-  return {.place = leads() ? engine().rank() / group : -1, .count = (side_.facts.workers + group - 1) / group};
+  return {.place = leads() ? engine().rank() / group : -1, .count = (side_.facts.workers - 1) / group + 1};
 }
 
 void PsSync::save(RankState& state) const {

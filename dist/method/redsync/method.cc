@@ -126,10 +126,10 @@ void SparseExchange::settings(Settings& s) {
       [this] { return warmup_of(variant_, options).to_string(); });
   s.value(
       "dense-below", "SIZE", "smaller parameters travel whole [128KiB]",
-      [&o](const std::string& text, const std::string& where) {
+      [this, &o](const std::string& text, const std::string& where) {
         const std::size_t size = text == "0" ? 0 : size_from(text);
         if (size == 0 && text != "0") refuse("'" + text + "' is no size", where, "give bytes, as 128KiB");
-        o.dense_below = static_cast<std::int64_t>(size);
+        o.dense_below = static_cast<std::int64_t>(size), dense_below_given_ = true;
       },
       [&o] { return number_text(o.dense_below); });
   if (has_indices) {
@@ -172,6 +172,8 @@ void SparseExchange::check(const TrainingFacts& f) const {
     refuse("NCCL carries what all send to all", "`sparse-reduce` split with `allreduce` nccl",
            "take `sparse-reduce` allgather, or `allreduce` ring");
   const Dispatch d = dispatch_of(m, o);
+  if (d.kind == Dispatch::Kind::automatic && dense_below_given_)
+    refuse("`selector` auto says which parameters travel whole", "`dense-below`", "leave one of the two out");
   if (!by_setting(m) || d.kind != Dispatch::Kind::fixed) return;
   require<UsageError>(!o.quantised || fits(m, {d.selector, true}), "`selector` ", d.selector,
                       " is not for one value for all of a sign (`qrgc`): take `selector` search or paper");

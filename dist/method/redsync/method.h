@@ -80,7 +80,7 @@ class SparseExchange final : public Method {
  private:
   SparseOptions with_network(const TrainingFacts& facts) const;
   const SparseMethod& variant_;
-  bool feedback_given_ = false, no_feedback_given_ = false;
+  bool feedback_given_ = false, no_feedback_given_ = false, dense_below_given_ = false;
 };
 
 }  // namespace laconic::dist

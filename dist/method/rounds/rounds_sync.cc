@@ -95,7 +95,9 @@ void RoundsSync::begin_step(const StepContext& context) {
     if (context.step == rules_.dense_steps + 1) outer_.values().copy_from(arena_.values());
     began_ = rules_.dense_steps;
   }
-  own_.begin_step(context);
+  StepContext own = context;
+  own.gradient_scale = context.scale_to_own_mean();
+  own_.begin_step(own);
 }
 
 void RoundsSync::gradient_ready(Parameter& p, Rows rows) {

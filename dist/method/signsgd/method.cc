@@ -9,6 +9,8 @@ class SignVote final : public Method {
   std::string name() const override { return "signsgd"; }
   std::string summary() const override { return "votes of signs (Bernstein et al. 2018)"; }
 
+  Traits traits() const override { return {.on_ghosts = true}; }
+
   void settings(Settings& s) override {
     s.group("Signs (`sync` signsgd)", Scope::exchange);
     s.either("sign-scale", bare_, "mean", "none",

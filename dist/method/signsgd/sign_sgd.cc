@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "core/host_copy.h"
 #include "core/trace.h"
+#include "dist/ghost_work.h"
 
 namespace laconic::dist {
 namespace {
@@ -53,18 +54,9 @@ Operation SignSgd::exchange(std::size_t b) {
   const auto begin = Clock::now();
   const Trace::Span span(bucket(b).name, "signs");
   Vote& vote = votes_[b];
-  const Slice<float> x = part(arena().gradients(), bucket(b));
-  const HostCopy<float> here{Slice<const float>(x)};
   std::vector<std::byte> bits(bytes_of_bits(bucket(b).elements));
-  write_signs(here.slice(), (context_of(b).step + engine().rank()) % 2 == 0, bits.data());
   vote.scales.assign(header(b) / sizeof(float), 0.0f);
-  for_parameters(b, [&](std::size_t i, std::size_t first, std::size_t n) {
-    const float scale = compress::mean_magnitude(here.slice().sub(first, n));
-    // Scales carry NaN to all. Signs alone would hide it.
-    require<Error>(scaled_ || !std::isnan(scale), "signsgd: a gradient of ", bucket(b).name, " at step ",
-                   context_of(b).step, " is not a number. Lower `lr`, or clip gradients (`clip` norm:5).");
-    if (scaled_) vote.scales[i] = scale;
-  });
+  look_at_signs(b, bits.data());
   vote.parts.resize(static_cast<std::size_t>(engine().size()));
   for (int r = 0; r < engine().size(); ++r) {
     const Slice<const std::byte> theirs = range(slice(std::as_const(bits)), r);
@@ -76,6 +68,20 @@ Operation SignSgd::exchange(std::size_t b) {
   }
   select_seconds_ += seconds_since(begin);
   return {.name = "vote on " + bucket(b).name, .body = [this, b](Communicator& comm) { return this->vote(comm, b); }};
+}
+
+void SignSgd::look_at_signs(std::size_t b, std::byte* bits) {
+  const Slice<float> x = part(arena().gradients(), bucket(b));
+  if (x.device() == kGhost) return GhostWork::tell(Work::selecting, x.size());
+  const HostCopy<float> here{Slice<const float>(x)};
+  write_signs(here.slice(), (context_of(b).step + engine().rank()) % 2 == 0, bits);
+  for_parameters(b, [&](std::size_t i, std::size_t first, std::size_t n) {
+    const float scale = compress::mean_magnitude(here.slice().sub(first, n));
+    // Scales carry NaN to all. Signs alone would hide it.
+    require<Error>(scaled_ || !std::isnan(scale), "signsgd: a gradient of ", bucket(b).name, " at step ",
+                   context_of(b).step, " is not a number. Lower `lr`, or clip gradients (`clip` norm:5).");
+    if (scaled_) votes_[b].scales[i] = scale;
+  });
 }
 
 Task<> SignSgd::vote(Communicator& comm, std::size_t b) {
@@ -91,6 +97,11 @@ void SignSgd::count(std::size_t b, int rank) {
   Vote& vote = votes_[b];
   const int N = vote.votes.size();
   const std::size_t own = vote.parts[static_cast<std::size_t>(rank)].size();
+  if (arena().gradients().device() == kGhost) {  // one rank may stand for all
+    vote.counted.clear();
+    std::ranges::fill(vote.counted.append(own - header(b)), std::byte{});
+    return GhostWork::tell(Work::scattering, static_cast<std::size_t>(bucket(b).elements));
+  }
   std::vector<double> scales(vote.scales.size());
   std::vector<const std::byte*> bits;
   for (int r = 0; r < N; ++r) {
@@ -118,10 +129,8 @@ void SignSgd::count(std::size_t b, int rank) {
   }
 }
 
-void SignSgd::arrived(std::size_t b) {
-  Vote& vote = votes_[b];
-  buffer_bytes_[b] = vote.votes.capacity() + vote.majority.capacity() + vote.counted.size();
-  const Slice<float> x = part(arena().gradients(), bucket(b));
+void SignSgd::write_majority(std::size_t b, Slice<float> x) const {
+  const Vote& vote = votes_[b];
   const std::vector<std::byte> whole(bytes_of_bits(bucket(b).elements));
   std::vector<std::byte> bits;
   for (int r = 0; r < engine().size(); ++r) {
@@ -137,6 +146,14 @@ void SignSgd::arrived(std::size_t b) {
         to[k] = static_cast<unsigned>(bits[k / 8]) >> k % 8 & 1 ? -s : s;
     });
   });
+}
+
+void SignSgd::arrived(std::size_t b) {
+  Vote& vote = votes_[b];
+  buffer_bytes_[b] = vote.votes.capacity() + vote.majority.capacity() + vote.counted.size();
+  const Slice<float> x = part(arena().gradients(), bucket(b));
+  GhostWork::tell(x.device(), Work::scattering, x.size());
+  if (x.device() != kGhost) write_majority(b, x);
   StepContext context = context_of(b);
   context.gradient_scale = 1;  // a vote is no sum
   for (int i = bucket(b).first; i < bucket(b).first + bucket(b).count; ++i)

@@ -40,8 +40,12 @@ class SignSgd final : public BucketSync {
   };
   Operation exchange(std::size_t bucket) override;
   void arrived(std::size_t bucket) override;
+  /// Writes the signs of a bucket's gradients to zeroed bits, and their magnitudes to the vote's scales.
+  void look_at_signs(std::size_t bucket, std::byte* bits);
   Task<> vote(Communicator& comm, std::size_t bucket);
   void count(std::size_t bucket, int rank);
+  /// Takes the place of a bucket's gradients by what most said.
+  void write_majority(std::size_t bucket, Slice<float> gradients) const;
   std::size_t header(std::size_t b) const {
     return scaled_ ? sizeof(float) * static_cast<std::size_t>(bucket(b).count) : 0;
   }

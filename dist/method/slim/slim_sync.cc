@@ -30,7 +30,7 @@ void SlimSync::filled(std::size_t b) {
   auto begin = Clock::now();
   next_.range(here.offset, here.elements).copy_from(arena().values().range(here.offset, here.elements));
   StepContext own = context_of(b);
-  own.gradient_scale = 1;
+  own.gradient_scale = own.scale_to_own_mean();
   for (int i = here.first; i < here.first + here.count; ++i)
     side().update(parameter(i), rows_of(here, parameter(i)), own);
   const Slice<float> delta = part(delta_, here);
