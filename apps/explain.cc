@@ -47,6 +47,7 @@ class WhatIfs {
  public:
   WhatIfs(const LogFile& log, const std::string& path)
       : plan_(log.plan),
+        overlap_(dist::overlap_named(log.run.value("overlap", "forward"))),
         path_(path),
         group_(dist::calibration_from(log.plan["measured"].dump(), path)),
         times_(dist::layer_times_from(log.plan["layers"].dump(), path)),
@@ -83,7 +84,7 @@ class WhatIfs {
     else if (!change.own_plan && sync == "redsync")
       settings = {{"density", "0.01"}, {"no-mask", ""}};
     training.method = dist::method(sync, settings);
-    training.facts = {.workers = group_.workers, .momentum = 0.9};
+    training.facts = {.workers = group_.workers, .momentum = 0.9, .overlap = overlap_};
     dist::PlanOptions options;
     dist::set_codec(options, change.codec);
     training.method->shape(options, training.facts);
@@ -115,6 +116,7 @@ class WhatIfs {
   }
 
   const nlohmann::json& plan_;
+  const dist::Overlap overlap_;
   const std::string path_;
   dist::Calibration group_;
   const dist::LayerTimes times_;
@@ -162,14 +164,16 @@ int explain(const std::vector<std::string>& arguments) {
   require<DataError>(!steps.empty(), path, " has no steps after its last plan: let the training run for some.");
   const std::size_t all = steps.size();
   steps = without_warm_up(std::move(steps));
-  const std::size_t left_out = all - steps.size();
+  const std::size_t left_out = all - steps.size(), counted = steps.size(), every = exchange_every(log.run);
+  steps = in_rounds(steps, every);
   const Median step = median_of_steps(steps, "step_ms");
   require<DataError>(step.value > 0, path, " has no times of steps: name a file that --log has written.");
 
   fmt::print("{}, {} counted{}.\n", log.run.value("model", "a model"),
-             plural(static_cast<std::int64_t>(steps.size()), "step"),
+             plural(static_cast<std::int64_t>(counted), "step"),
              left_out > 0 ? fmt::format(", the first {} left out", left_out) : "");
-  fmt::print("A step takes {:.4g} ms ({:.4g} … {:.4g}).", step.value, step.low, step.high);
+  fmt::print("A step takes {:.4g} ms ({:.4g} … {:.4g}){}.", step.value, step.low, step.high,
+             every > 1 ? fmt::format(", the mean of {} from exchange to exchange", every) : "");
   const bool planned = log.plan.is_object() && log.plan.contains("measured") && log.plan.contains("plan");
   if (planned) {
     const double predicted = log.plan.value("step_ms", 0.0);

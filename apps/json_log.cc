@@ -172,7 +172,7 @@ JsonLog::JsonLog(std::string path, bool append, std::string run, bool trains)
     : path_(std::move(path)),
       append_(append),
       trains_(trains),
-      head_(run.empty() ? "" : concat("{\"run\":", run, "}\n")),
+      run_(std::move(run)),
       file_(std::fopen(path_.c_str(), "ae")) {
   require<DataError>(file_ != nullptr, path_, ": the log could not be opened: ", std::strerror(errno),
                      ". Check the path of --log.");
@@ -181,6 +181,11 @@ JsonLog::JsonLog(std::string path, bool append, std::string run, bool trains)
 void JsonLog::on_start(const RunInfo& info) {
   shorten(info);
   batch_ = info.batch, classes_ = info.classes;
+  if (!run_.empty()) {
+    Json run = ordered_json_from(run_, "a run");
+    run["accumulate"] = info.accumulate, run["exchange_every"] = info.exchange_every, run["overlap"] = info.overlap;
+    run_ = run.dump();
+  }
   if (info.receipt) on_plan(*info.receipt);
 }
 
@@ -215,7 +220,8 @@ void JsonLog::line(std::string text, bool now) {
     std::error_code no_matter;          // a device or a pipe has no end
     if (std::filesystem::is_regular_file(path_, no_matter)) std::filesystem::resize_file(path_, 0, no_matter);
   }
-  text = std::exchange(head_, "") + text + '\n';
+  if (!run_.empty()) text = concat("{\"run\":", std::exchange(run_, ""), "}\n", text);
+  text += '\n';
   bool ok = std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size();
   if (ok && (now || seconds_since(flushed_) > 0.5)) {
     ok = std::fflush(file_.get()) == 0;

@@ -61,7 +61,7 @@ class JsonLog final : public Observer {
   void line(std::string text, bool now);
   std::string path_;
   bool append_, trains_;
-  std::string head_;  // a line to be written before all others
+  std::string run_;  // JSON: what stands before all other lines, until it does
   std::unique_ptr<std::FILE, Close> file_;
   int batch_ = 0;             // of a worker
   std::int64_t classes_ = 0;  // of the model

@@ -1,5 +1,7 @@
 #include "apps/log_file.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <utility>
 
@@ -24,7 +26,8 @@ void check_fields(const LogFile& log) {
       throw nlohmann::json::type_error::create(302, concat("there is ", value.dump()), &value);
   };
   const auto of_step = [](const nlohmann::json& value) { whole_in<std::int64_t>(value); };
-  if_there(log.run, "model", text);
+  if_there(log.run, "model", text), if_there(log.run, "overlap", text);
+  if_there(log.run, "accumulate", whole), if_there(log.run, "exchange_every", of_step);
   for (const nlohmann::json& step : log.steps) if_there(step, "step", of_step);
   if (!log.plan.is_object()) return;
   for (const char* key : {"classes", "batch"}) if_there(log.plan, key, whole);
@@ -71,6 +74,30 @@ LogFile LogFile::read(const std::string& path) {
 std::vector<nlohmann::json> without_warm_up(std::vector<nlohmann::json> steps) {
   if (steps.size() > 2 * kWarmUpSteps) steps.erase(steps.begin(), steps.begin() + kWarmUpSteps);
   return steps;
+}
+
+std::size_t exchange_every(const nlohmann::json& run) {
+  const std::int64_t every = run.is_object() ? run.value("exchange_every", std::int64_t{1}) : 1;
+  return static_cast<std::size_t>(std::max<std::int64_t>(1, every));
+}
+
+std::vector<nlohmann::json> in_rounds(const std::vector<nlohmann::json>& steps, std::size_t every) {
+  if (every == 1 || steps.empty()) return steps;
+  const std::size_t n = std::min(every, steps.size());
+  std::vector<nlohmann::json> rounds;
+  for (std::size_t begin = 0; begin + n <= steps.size(); begin += n) {
+    nlohmann::json& mean = rounds.emplace_back();
+    const auto average = [&](const char* figure) {
+      double sum = 0;
+      for (std::size_t i = begin; i < begin + n; ++i)
+        if (const auto found = steps[i].find(figure); found != steps[i].end() && found->is_number())
+          sum += found->get<double>();
+      mean[figure] = sum / static_cast<double>(n);
+    };
+    average("step_ms");
+    for (const StepPart& part : kStepParts) average(part.figure);
+  }
+  return rounds;
 }
 
 Median median_of_steps(const std::vector<nlohmann::json>& steps, const char* figure) {

@@ -28,10 +28,17 @@ inline constexpr StepPart kStepParts[] = {
     {"updates", "update_ms", "update"},      {"choosing what to send", "select_ms", "select"},
     {"waiting for data", "data_ms", "data"}, {"waiting for gradients", "exposed_ms", "wait"}};
 
+/// Steps from exchange to exchange, by the `run` of a log; 1 where it does not say.
+std::size_t exchange_every(const nlohmann::json& run);
+
 constexpr std::size_t kWarmUpSteps = 10;  ///< that do not count, of more than twice as many
 
 /// The steps that count.
 std::vector<nlohmann::json> without_warm_up(std::vector<nlohmann::json> steps);
+
+/// Means of the parts of a step over as many in a row as there are from exchange to exchange. What is left over at the
+/// end does not count; fewer steps than that are one mean.
+std::vector<nlohmann::json> in_rounds(const std::vector<nlohmann::json>& steps, std::size_t every);
 
 /// The median of a figure over the steps that have it; 0: none has.
 Median median_of_steps(const std::vector<nlohmann::json>& steps, const char* figure);

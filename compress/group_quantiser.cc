@@ -150,29 +150,20 @@ class GroupQuantiser final : public SizedCodec {
   }
 
   void write(Slice<const float> x, const Key& key, std::byte* begin) const override {
-    const auto pack_all = [&](const float* values, std::byte* to) {
+    const HostCopy<float> here(x);
+    write_on_host(Slice<std::byte>(begin, max_bytes(x.size()), x.device()), [&](std::byte* to) {
       GroupDraws draws(key);
       for (std::size_t at = 0; at < x.size(); at += kSuperGroup)
-        to = put(values + at, std::min(kSuperGroup, x.size() - at), draws.next(), to);
-    };
-    if (x.device().kind != Device::Kind::cuda) return on_device(x.device(), [&] { pack_all(x.data(), begin); });
-    const HostCopy<float> here(x);
-    std::vector<std::byte> payload(max_bytes(x.size()));
-    pack_all(here.data(), payload.data());
-    copy_bytes(begin, x.device(), payload.data(), kCpu, payload.size());
+        to = put(here.data() + at, std::min(kSuperGroup, x.size() - at), draws.next(), to);
+    });
   }
 
   void read(Slice<const std::byte> payload, Slice<float> x) const override {
-    const auto unpack_all = [&](const std::byte* from, float* to) {
-      each_super_group(from, x.size(),
-                       [&](std::size_t at, std::size_t n, const float* values) { std::copy_n(values, n, to + at); });
-    };
-    if (x.device().kind != Device::Kind::cuda)
-      return on_device(x.device(), [&] { unpack_all(payload.data(), x.data()); });
     const HostCopy<std::byte> here(payload);
-    std::vector<float> values(x.size());
-    unpack_all(here.data(), values.data());
-    copy_bytes(x.data(), x.device(), values.data(), kCpu, x.size_bytes());
+    write_on_host(x, [&](float* to) {
+      each_super_group(here.data(), x.size(),
+                       [&](std::size_t at, std::size_t n, const float* values) { std::copy_n(values, n, to + at); });
+    });
   }
 
   const cpu::GroupLevels levels_;

@@ -44,13 +44,9 @@ class Natural final : public SizedCodec {
 
  private:
   void write(Slice<const float> x, const Key& key, std::byte* begin) const override {
-    if (x.device().kind == Device::Kind::cuda) {
-      const HostCopy<float> here(x);
-      std::vector<std::byte> payload(max_bytes(x.size()));
-      pack(here.slice(), key, payload.data());
-      return copy_bytes(begin, x.device(), payload.data(), kCpu, payload.size());
-    }
-    on_device(x.device(), [&] { pack(x, key, begin); });
+    const HostCopy<float> here(x);
+    write_on_host(Slice<std::byte>(begin, max_bytes(x.size()), x.device()),
+                  [&](std::byte* to) { pack(here.slice(), key, to); });
   }
   static void pack(Slice<const float> x, const Key& key, std::byte* to) {
     const Draws draws(key);

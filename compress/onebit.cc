@@ -70,23 +70,17 @@ class OneBit final : public SizedCodec {
     if (means_ == 2)
       return on_device(
           x.device(), [&] { pack(x, begin); }, [&] { cuda::to_onebit(x.data(), x.size(), bucket_, begin); });
-    if (x.device().kind != Device::Kind::cuda) return on_device(x.device(), [&] { pack(x, begin); });
     const HostCopy<float> here(x);
-    std::vector<std::byte> payload(max_bytes(x.size()));
-    pack(here.slice(), payload.data());
-    copy_bytes(begin, x.device(), payload.data(), kCpu, payload.size());
+    write_on_host(Slice<std::byte>(begin, max_bytes(x.size()), x.device()),
+                  [&](std::byte* to) { pack(here.slice(), to); });
   }
   void read(Slice<const std::byte> payload, Slice<float> x) const override {
     if (means_ == 2)
       return on_device(
           x.device(), [&] { unpack(payload.data(), x.data(), x.size()); },
           [&] { cuda::from_onebit(payload.data(), x.size(), bucket_, x.data()); });
-    if (x.device().kind != Device::Kind::cuda)
-      return on_device(x.device(), [&] { unpack(payload.data(), x.data(), x.size()); });
     const HostCopy<std::byte> here(payload);
-    std::vector<float> values(x.size());
-    unpack(here.data(), values.data(), values.size());
-    copy_bytes(x.data(), x.device(), values.data(), kCpu, x.size_bytes());
+    write_on_host(x, [&](float* to) { unpack(here.data(), to, x.size()); });
   }
 
   void pack(Slice<const float> x, std::byte* to) const {

@@ -37,10 +37,10 @@ class HostCopy {
 
 /// f(data) writes all of a slice's values by host code: in place where host code can reach them, for a CUDA device into
 /// memory that is then copied there. It is not called for a ghost's.
-template <class F>
-void write_on_host(Slice<float> x, F f) {
+template <class T, class F>
+void write_on_host(Slice<T> x, F f) {
   if (x.device().kind != Device::Kind::cuda) return on_device(x.device(), [&] { f(x.data()); });
-  std::vector<float> values(x.size());
+  std::vector<T> values(x.size());
   f(values.data());
   copy_bytes(x.data(), x.device(), values.data(), kCpu, x.size_bytes());
 }

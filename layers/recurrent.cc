@@ -4,7 +4,6 @@
 
 #include "core/ops/dropout.h"
 #include "core/ops/functions.h"
-#include "core/ops/join.h"
 #include "core/ops/linear.h"
 #include "core/ops/recurrent.h"
 #include "core/ops/reshape.h"
@@ -127,8 +126,8 @@ Tensor LSTMCell::run(const Tensor& x, State& state) {
   }
   const Tensor gates =
       ops::add(ops::linear(x, *weight_ih_, bias_ih_->fresh()), ops::linear(state.h, *weight_hh_, bias_hh_->fresh()));
-  const Tensor i = ops::sigmoid(ops::columns(gates, 0, H)), f = ops::sigmoid(ops::columns(gates, H, H));
-  const Tensor g = ops::tanh(ops::columns(gates, 2 * H, H)), o = ops::sigmoid(ops::columns(gates, 3 * H, H));
+  const auto gate = [&](std::int64_t which) { return ops::slice(gates, 1, which * H, (which + 1) * H); };
+  const Tensor i = ops::sigmoid(gate(0)), f = ops::sigmoid(gate(1)), g = ops::tanh(gate(2)), o = ops::sigmoid(gate(3));
   state.c = ops::add(ops::multiply(f, state.c), ops::multiply(i, g));
   state.h = ops::multiply(o, ops::tanh(state.c));
   return state.h;

@@ -166,6 +166,19 @@ TEST(CompareTable, WhatIsNotResolvedIsCalledSo) {
   EXPECT_FALSE(nlohmann::json::parse(table_json({}, rows))["sets"][1]["ratio"]["resolved"].get<bool>());
 }
 
+TEST(CompareTable, TooFewPairsResolveNothing) {
+  // Six runs of the second set, of the first only two ended well.
+  std::vector<Trial> first, second;
+  for (int r = 0; r < 6; ++r) {
+    first.push_back(trial({10, 10, 10})), second.push_back(trial({5, 5, 5}));
+    if (r > 1) first.back().error = "lost";
+  }
+  const std::vector<Row> rows = summarise({first, second}, 0, std::nullopt);
+  const std::string text = table_text({}, rows);
+  EXPECT_NE(text.find(" not resolved"), std::string::npos) << text;
+  EXPECT_NE(text.find("Intervals are over 2 to 6 runs of each set"), std::string::npos) << text;
+}
+
 TEST(CompareTable, TheFirstStepsDoNotCount) {
   std::vector<double> ms(20, 10);
   for (int i = 0; i < 10; ++i) ms[static_cast<std::size_t>(i)] = 1000;
@@ -397,7 +410,9 @@ TEST(CompareTable, StepsOfARoundAreTakenTogether) {
   EXPECT_EQ(rows[0].blocks, 5u) << "so that they pair";
   EXPECT_NEAR(rows[1].ratio->value, 1, 1e-12);
   EXPECT_NEAR(summarise({{short_one}}, 0, std::nullopt)[0].step_ms.value, 5, 1e-12) << "less than a round";
-  EXPECT_NE(table_text({}, rows).find("exchanges once in 16 steps"), std::string::npos);
+  EXPECT_NE(table_text({}, rows).find("exchanges once in 16 steps: as many"), std::string::npos);
+  const std::string part = table_text({}, summarise({{short_one}}, 0, std::nullopt));
+  EXPECT_NE(part.find("exchanges once in 16 steps, and fewer were counted"), std::string::npos) << part;
 }
 
 TEST(CompareTable, TheTestLossAtTheEndStandsBesideTheAccuracy) {
@@ -513,6 +528,12 @@ TEST(CompareBound, AddsWhatTheLinkTakesToComputing) {
   EXPECT_NEAR(bound->compute_seconds, 0.060, 1e-12) << "the layers' times are scaled to what all workers take";
   EXPECT_NEAR(bound->exchange_seconds, 0.012, 1e-12);
   EXPECT_NEAR(bound->step_seconds, 0.060 + 0.012 + 0.006, 1e-12);
+  // Two ranks exchange halves of 4 MB by a butterfly, each in pieces: one latency behind the last byte.
+  dist::LayerTimes large = one_layer();
+  large.layers[0].parameters[0].elements = 1'000'000;
+  const auto pieces = bound_of(large, plan("butterfly"),
+                               exchange_of({"--overlap", "none", "--link", "1gbit,10ms"}, 2, std::nullopt), 0.060);
+  EXPECT_NEAR(pieces->step_seconds, 0.060 + 0.032 + 0.010, 1e-12);
   const auto alone = bound_of(one_layer(), plan("ring", 1, "nothing"), exchange({"--link", "1gbit,1ms"}), 0.060);
   EXPECT_NEAR(alone->step_seconds, 0.060, 1e-12);
 }
@@ -525,6 +546,21 @@ TEST(CompareBound, ChunksOfAWeightAreHiddenBehindItsOwnLayer) {
   EXPECT_NEAR(bound->step_seconds, 0.060, 1e-12);
   EXPECT_NEAR(bound_of(one_layer(), plan("ring", 1), exchange({"--link", "1gbit,0s"}), 0.060)->step_seconds, 0.072,
               1e-12);
+}
+
+/// Behind the weight's layer lies another one, whose backward takes 20 ms: so much of the 30 ms on the link is hidden,
+/// however many micro-batches came before.
+TEST(CompareBound, OnlyTheLastMicroBatchHidesWhatTravels) {
+  dist::LayerTimes times = one_layer();
+  times.layers.insert(times.layers.begin(), {"early", 10, 20, {}});
+  for (const int count : {1, 11}) {
+    const double computing = 0.060 * count;
+    const auto bound = bound_of(
+        times, plan("ring"),
+        exchange({"--accumulate", std::to_string(count), "--overlap", "backward", "--link", "400mbit,0s"}), computing);
+    EXPECT_NEAR(bound->compute_seconds, computing, 1e-12);
+    EXPECT_NEAR(bound->step_seconds, computing + 0.010, 1e-12) << count;
+  }
 }
 
 TEST(CompareBound, ASlowWorkerSetsThePaceOfTheRing) {

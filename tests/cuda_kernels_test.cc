@@ -212,6 +212,8 @@ TEST_F(CudaKernels, Updates) {
                           .weight_decay = 0.01f,
                           .beta1 = 0.9f,
                           .beta2 = 0.99f,
+                          .rest1 = 0.1f,
+                          .rest2 = 0.01f,
                           .eps = 1e-3f,
                           .step_size = 0.01f,
                           .root_correction = 0.5f,

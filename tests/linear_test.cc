@@ -20,6 +20,14 @@ std::vector<double> naive_sums(const std::vector<float>& dx, const std::vector<f
   return sums;
 }
 
+TEST(Linear, NoRowsAddNothingToTheWeightsGradient) {
+  for (const bool add : {false, true}) {
+    std::vector<float> dw(6, 7);
+    linear_backward_weights(dw.data(), add, nullptr, nullptr, 0, 3, 2, 2);
+    EXPECT_EQ(dw, std::vector<float>(6, add ? 7.0f : 0.0f));
+  }
+}
+
 TEST(Linear, GradientOfDataIsTheNaiveSumForEverySize) {
   const std::size_t all_rows[] = {1, 7, 257}, ins[] = {500, 512, 1024}, outs[] = {1, 256, 300};
   for (const auto& row : combinations({3, 3, 3, 2})) {

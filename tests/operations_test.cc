@@ -189,6 +189,15 @@ TEST(Operations, GiveWhatPyTorchGivesAndTheirGradientsAreThoseOfDifferences) {
   for (const auto& [name, f] : all) EXPECT_TRUE(seen.contains(name)) << name << " has no case";
 }
 
+TEST(Operations, LogSoftmaxOfLargeNumbersKeepsItsDigits) {
+  const std::vector<float> y =
+      log_softmax(Tensor::of({1, 3}, std::vector<float>{10000, 10001, 9999.5f}), 1).to_vector();
+  const double sum = std::log(1 + std::exp(1.0) + std::exp(-0.5));
+  EXPECT_NEAR(y[0], -sum, 1e-6);
+  EXPECT_NEAR(y[1], 1 - sum, 1e-6);
+  EXPECT_NEAR(y[2], -0.5 - sum, 1e-6);
+}
+
 TEST(Operations, AProductOverNothingIsZero) {
   const Tensor a = Tensor::zeros({2, 0}), b = Tensor::zeros({0, 3});
   EXPECT_EQ(matmul(a, b).to_vector(), std::vector<float>(6, 0));

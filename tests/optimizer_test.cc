@@ -198,6 +198,8 @@ TEST(Optimizers, GiveTheSameBitsOnAnyNumberOfThreadsAndFollowTheSlowLoop) {
                         .weight_decay = 0.1f,
                         .beta1 = 0.9f,
                         .beta2 = 0.99f,
+                        .rest1 = 0.1f,
+                        .rest2 = 0.01f,
                         .eps = 1e-8f,
                         .step_size = 0.01f,
                         .root_correction = 0.3f,

@@ -443,6 +443,10 @@ TEST(Simulate, ALogIsReplayedAndExplained) {
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_TRUE(has(refused.err, "computing is that of the log (--batch)")) << refused.err;
 
+  const auto first = nlohmann::json::parse(file_text(log).substr(0, file_text(log).find('\n')))["run"];
+  EXPECT_EQ(first["overlap"], "forward");
+  EXPECT_EQ(first["exchange_every"], 1);
+  EXPECT_EQ(first["accumulate"], 1);
   const Result explained = run("laconic explain " + log);
   EXPECT_EQ(explained.exit_code, 0) << explained.err;
   for (const char* part : {"lenet, 20 steps counted, the first 10 left out.", "A step takes ", "The plan predicted ",

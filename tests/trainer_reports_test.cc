@@ -85,6 +85,53 @@ TEST(Trainer, EvaluatesEveryTestSampleOnceForAnyNumberOfWorkers) {
   }
 }
 
+TEST(Trainer, ACosineEndsWithTheLastStep) {
+  for (const std::int64_t epochs : {0, 1}) {  // one has ten steps
+    Recipe recipe;
+    recipe.trainer.schedule = Schedule::parse("cosine"), recipe.trainer.epochs = epochs, recipe.trainer.steps = 30;
+    const Outcome outcome = train(recipe);
+    ASSERT_EQ(outcome.steps.size(), 30u);
+    for (std::size_t i = 0; i < 30; ++i)
+      EXPECT_NEAR(outcome.steps[i].lr, 0.1 * (1 + std::cos(M_PI * static_cast<double>(i) / 30)) / 2, 1e-9) << i;
+  }
+}
+
+TEST(Trainer, WorkersThatJoinNothingKeepTheirRunningStatistics) {
+  TempFolder folder;
+  Recipe recipe(normalized, 2);
+  recipe.sync = "none", recipe.trainer.audit_every = 0;
+  recipe.trainer.save = folder.path();
+  const Outcome outcome = train(recipe);
+  EXPECT_NE(outcome.buffers[0], outcome.buffers[1]);
+  const StateDict weights = load_safetensors(folder / "weights.safetensors");
+  EXPECT_EQ(weights.at("bn.running_mean").to_vector(), outcome.buffers[0].at("bn.running_mean"));
+}
+
+/// Who keeps the best model keeps the one that was judged.
+TEST(Trainer, AnObserverOfAnEvaluationSeesTheModelThatWasEvaluated) {
+  struct Keeper final : Observer {
+    void on_eval(const EvalReport&) override { seen = values_of(*model); }
+    static std::vector<std::vector<float>> values_of(Module& model) {
+      std::vector<std::vector<float>> all;
+      for (const auto& p : model.parameters()) all.push_back(p->value().to_vector());
+      for (const auto& [name, tensor] : model.named_buffers()) all.push_back(tensor.to_vector());
+      return all;
+    }
+    Module* model = nullptr;
+    std::vector<std::vector<float>> seen;
+  };
+  Keeper keeper;
+  dist::run_workers({.workers = 2, .timeout_seconds = 60}, [&](dist::Worker& worker) {
+    ImageClassification task(normalized(), tiny_images(150, 60), worker.rank, worker.size, {.batch = 16});
+    if (worker.rank == 0) keeper.model = &task.model();
+    Trainer trainer(worker, task, dist::method("rounds", {{"every", "4"}}), {.epochs = 1}, &keeper);
+    trainer.run();  // leaves the joint model
+    if (worker.rank == 0) {
+      EXPECT_EQ(keeper.seen, Keeper::values_of(task.model()));
+    }
+  });
+}
+
 TEST(Trainer, EvaluationAndWeightsUseTheMeanOfTheRunningStatistics) {
   TempFolder folder;
   Recipe recipe(normalized, 3);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/ops/join.h"
 #include "core/ops/reshape.h"
 #include "core/random.h"
 #include "dist/trainer/servers.h"
@@ -79,7 +78,7 @@ struct Reading final : Module {
     const Tensor x = Tensor::of({kWords, batch}, std::span<const std::int64_t>(words), images.device());
     const Tensor y = (*gru)((*lstm)((*encoder)(x)));
     const Tensor last =
-        ops::columns(ops::reshape(y, {1, y.elements()}), (kWords - 1) * batch * kHidden, batch * kHidden);
+        ops::slice(ops::reshape(y, {1, y.elements()}), 1, (kWords - 1) * batch * kHidden, kWords * batch * kHidden);
     return (*decoder)(ops::reshape(last, {batch, kHidden}));
   }
   std::shared_ptr<Embedding> encoder;

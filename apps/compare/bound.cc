@@ -8,6 +8,7 @@
 #include "compress/codecs.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/parse.h"
 
 namespace laconic {
 
@@ -22,6 +23,7 @@ Exchange exchange_of(const std::vector<std::string>& words, int workers, const s
   }
   if (value_of(words, "--ranks-per-host")) e.link.reset();  // who shares a host's port, no replay knows
   if (const auto overlap = value_of(words, "--overlap")) e.overlap = dist::overlap_named(*overlap);
+  if (const auto count = value_of(words, "--accumulate")) e.accumulate = number_from<int>(*count).value_or(1);
   return e;
 }
 
@@ -31,11 +33,12 @@ std::optional<dist::Replay> bound_of(const dist::LayerTimes& times, const std::s
   const double bytes_per_second = static_cast<double>(e.link->bits_per_second) / 8;
   const double latency = std::chrono::duration<double>(e.link->latency).count();
 
-  double measured_ms = 0;
+  double once_ms = 0, update_ms = 0;  // of a micro-batch, of a step
   for (const auto& l : times.layers) {
-    measured_ms += l.forward_ms + l.backward_ms;
-    for (const auto& p : l.parameters) measured_ms += p.update_ms;
+    once_ms += l.forward_ms + l.backward_ms;
+    for (const auto& p : l.parameters) update_ms += p.update_ms;
   }
+  const double measured_ms = e.accumulate * once_ms + update_ms;
   const double scale = measured_ms > 0 ? compute_seconds / measured_ms : 0;  // ms to s, and to all workers at work
   std::vector<dist::ReplayLayer> layers;
   struct Place {
@@ -47,6 +50,8 @@ std::optional<dist::Replay> bound_of(const dist::LayerTimes& times, const std::s
     for (const auto& p : l.parameters) places[p.name] = {static_cast<int>(layers.size()), &p};
     layers.push_back({l.name, scale * l.forward_ms, scale * l.backward_ms});
   }
+  // Gradients of micro-batches before the last one stay at home, and hide no message.
+  if (e.accumulate > 1) layers.push_back({"earlier micro-batches", scale * (e.accumulate - 1) * once_ms, 0});
 
   std::vector<dist::ReplayMessage> messages;
   try {
@@ -81,7 +86,11 @@ std::optional<dist::Replay> bound_of(const dist::LayerTimes& times, const std::s
           const auto cost = dist::allreduce_cost(allreduce, e.workers, bytes, 1, codec.get());
           if (!cost) return std::nullopt;
           m.link_seconds = cost->bytes / bytes_per_second;
-          m.delay_seconds = cost->messages * latency;
+          // A message waits for the whole one before it. Pieces fly together: behind the last byte comes one latency,
+          // and no byte is faster than all hops.
+          const double hops = dist::allreduce_cost(allreduce, e.workers, sizeof(float), 1)->messages;
+          const bool in_pieces = cost->messages > hops || bucket.value("pieces", 1) > 1;
+          m.delay_seconds = in_pieces ? std::max(latency, hops * latency - m.link_seconds) : hops * latency;
         }
         m.chunks = 0;
         m.pieces = bucket.value("pieces", 1);

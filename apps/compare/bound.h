@@ -14,8 +14,9 @@ struct Exchange {
   int workers = 1;
   std::optional<dist::LinkSpec> link;  ///< the slowest of all workers
   dist::Overlap overlap = dist::Overlap::forward;
+  int accumulate = 1;  ///< micro-batches of a step
 };
-/// Reads --overlap, --link and --link-of; what is not there has the app's default. `rate`: the link where
+/// Reads --overlap, --accumulate, --link and --link-of; what is not there has the app's default. `rate`: the link where
 /// --link is not there. Links of two kinds, inside hosts and between them, are taken for not known.
 Exchange exchange_of(const std::vector<std::string>& words, int workers, const std::optional<dist::LinkSpec>& rate);
 

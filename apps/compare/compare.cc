@@ -36,6 +36,17 @@ constexpr const char* kInterrupted = "interrupted";
 std::atomic<int> interrupted{0};  // the signal that came, or 0
 extern "C" void on_compare_interrupt(int signal_number) { interrupted = signal_number; }
 
+/// What a command's files of options, weights and plans hold: " FILE: BYTES CRC" for each.
+std::string files_of(const std::vector<std::string>& command) {
+  std::string text;
+  for (const char* option : {"--config", "--init", "--plan"})
+    for (const std::string& file : values_of(command, option)) {
+      std::error_code no_matter;
+      if (std::filesystem::is_regular_file(file, no_matter)) text += concat(" ", file, ": ", sum_of_file(file).text());
+    }
+  return text;
+}
+
 /// ", accuracy 91.02 %"
 std::string quality(const Trial& trial) {
   if (trial.evaluations.empty()) return "";
@@ -265,7 +276,8 @@ class Comparison {
     progress_.show(name);
     const std::string base = base_of(turn.name, seed), log = base + ".jsonl";
     const auto command = command_of(o_, turn.set, app_, self_, seed, log, turn.run);
-    if (turn.run == RunKind::learning && last_line_of(base + ".command") == shell_line(command)) {
+    const std::string made_by = turn.run == RunKind::learning ? shell_line(command) + files_of(command) : "";
+    if (turn.run == RunKind::learning && last_line_of(base + ".command") == made_by) {
       Trial kept = read_trial(log, base + ".out", base + ".err", 0);
       const auto made = kept.steps_made;  // a log that was cut does not have them all
       if (kept.error.empty() && (!made || *made == static_cast<std::int64_t>(kept.steps.size()))) {
@@ -282,8 +294,7 @@ class Comparison {
     });
     Trial trial = read_trial(log, base + ".out", base + ".err", code);
     if (interrupted && trial.error.empty()) trial.error = kInterrupted;
-    if (turn.run == RunKind::learning && trial.error.empty())
-      std::ofstream(base + ".command") << shell_line(command) << '\n';
+    if (turn.run == RunKind::learning && trial.error.empty()) std::ofstream(base + ".command") << made_by << '\n';
     std::vector<double> ms;
     for (const auto& s : trial.steps) ms.push_back(s.ms);
     progress_.line(name + ": " +

@@ -206,6 +206,8 @@ Learning put_together(const std::vector<std::vector<Trial>>& learned, const std:
       for (const Trial& trial : *trials)
         if (row.error.empty()) row.error = trial.error;
     for (const Trial& trial : learned[s])
+      if (row.error.empty() && trial.evaluations.empty()) row.error = "it was not evaluated: leave --eval-every 0 out";
+    for (const Trial& trial : learned[s])
       if (usable(trial)) {
         const auto figure = figure_of(trial.evaluations.back(), all.perplexity);
         if (figure) row.ends.push_back(*figure);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 namespace laconic {
 namespace {
@@ -33,7 +34,8 @@ std::vector<double> parts_of(const std::vector<Trial::Step>& steps, std::size_t 
 }
 
 bool resolved(const Row& r) {
-  return r.blocks >= static_cast<std::size_t>(kRunsForInterval) && (r.ratio->low > 1 || r.ratio->high < 1);
+  return r.ratio->count >= static_cast<std::size_t>(kRunsForInterval) && r.whole_rounds &&
+         (r.ratio->low > 1 || r.ratio->high < 1);
 }
 
 Cells figures(const TableHead& head, const Row& r, bool is_first, bool perplexity, bool bound) {
@@ -94,21 +96,30 @@ ResultTable table_of(const TableHead& head, const std::vector<Row>& rows, bool m
 }
 
 /// What a reader must know to believe the intervals.
-std::string notes(const TableHead& head, const std::vector<Row>& rows) {
+std::string notes(const std::vector<Row>& rows) {
   std::string text;
   std::size_t blocks = 0;
-  for (const Row& r : rows) blocks = std::max(blocks, r.blocks);
-  if (head.repeat >= kRunsForInterval)
-    text += fmt::format("Intervals are over {} runs of each set, which ran in turns.", head.repeat);
-  else
+  int fewest = std::numeric_limits<int>::max(), most = 0;  // runs that ended well
+  for (const Row& r : rows) {
+    blocks = std::max(blocks, r.blocks);
+    if (r.runs > 0) fewest = std::min(fewest, r.runs), most = std::max(most, r.runs);
+  }
+  const std::string runs = fewest < most ? fmt::format("{} to {}", fewest, most) : std::to_string(most);
+  if (most >= kRunsForInterval)
+    text += fmt::format("Intervals are over {} runs of each set, which ran in turns.", runs);
+  else if (most > 0)
     text += fmt::format(
         "Intervals are over {} blocks of steps{}; whole runs may differ by more: --repeat {} or more shows it.", blocks,
-        head.repeat > 1 ? fmt::format(" of {} runs of each set in turns", head.repeat) : " of one run of each set",
-        kRunsForInterval);
+        most > 1 ? fmt::format(" of {} runs of each set in turns", runs) : " of one run of each set", kRunsForInterval);
   for (const Row& r : rows)
-    if (r.exchange_every > 1)
+    if (r.exchange_every > 1 && r.whole_rounds)
       text += fmt::format(" {} exchanges once in {} steps: as many count as one, by their mean.", r.label,
                           r.exchange_every);
+    else if (r.exchange_every > 1)
+      text += fmt::format(
+          " {} exchanges once in {} steps, and fewer were counted: its figures are none of a round. "
+          "Give more --steps.",
+          r.label, r.exchange_every);
   if (std::any_of(rows.begin(), rows.end(), [](const Row& r) { return r.ratio && !resolved(r); }))
     text += fmt::format(
         " Not resolved: the interval holds 1 or is over fewer than {} blocks, so this table does not tell which is "
@@ -139,6 +150,7 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
                            std::optional<double> target_accuracy) {
   // Steps without warm-up, and in how many blocks a run is cut: the same for all sets, so that they pair.
   std::vector<std::vector<std::vector<Trial::Step>>> counted(trials.size());
+  std::vector<bool> whole_rounds(trials.size(), true);
   std::size_t runs = 0, fewest = 1'000'000'000;
   for (std::size_t s = 0; s < trials.size(); ++s)
     for (const Trial& t : trials[s]) {
@@ -149,6 +161,7 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
       steps.assign(t.steps.begin() + static_cast<std::ptrdiff_t>(first), t.steps.end());
       // The last step waits for its own messages too; without the first ones there would be more messages than steps.
       if (first > 0 && steps.size() > 1) steps.pop_back();
+      if (static_cast<std::int64_t>(steps.size()) < t.exchange_every) whole_rounds[s] = false;
       steps = in_rounds(std::move(steps), t.exchange_every);
       fewest = std::min(fewest, t.exchange_every > 1 ? steps.size() : steps.size() / kLeastSteps);
     }
@@ -158,6 +171,7 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
   std::vector<Row> rows(trials.size());
   for (std::size_t s = 0; s < trials.size(); ++s) {
     Row& row = rows[s];
+    row.whole_rounds = whole_rounds[s];
     std::vector<double> blocks, ratios, accuracies, losses, perplexities, times;
     std::vector<Trial::Step> all;
     std::size_t evaluated = 0;  // runs
@@ -216,7 +230,7 @@ std::string around(const TableHead& head, ResultTable table, const std::string& 
 }
 
 std::string table_text(const TableHead& head, const std::vector<Row>& rows, TableForm form) {
-  return around(head, table_of(head, rows, form == TableForm::markdown), errors(rows), notes(head, rows), form);
+  return around(head, table_of(head, rows, form == TableForm::markdown), errors(rows), notes(rows), form);
 }
 
 std::string table_json(const TableHead& head, const std::vector<Row>& rows) {

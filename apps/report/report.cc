@@ -63,7 +63,30 @@ Median median_over(std::span<const ReportedStep> steps, Figure figure) {
   return values.empty() ? Median{} : median(std::move(values));
 }
 
+/// NaN where a step does not have the figure.
+template <class Figure>
+double mean_over(std::span<const ReportedStep> steps, Figure figure) {
+  double sum = 0;
+  for (const ReportedStep& s : steps) sum += figure(s);
+  return sum / static_cast<double>(steps.size());
+}
+
 double ms_of(const ReportedStep& s) { return s.step_ms; }
+
+/// Means over as many steps in a row as there are from exchange to exchange, as in_rounds() has them.
+std::vector<ReportedStep> rounds_of(std::span<const ReportedStep> steps, std::size_t every) {
+  if (every == 1 || steps.empty()) return {steps.begin(), steps.end()};
+  const std::size_t n = std::min(every, steps.size());
+  std::vector<ReportedStep> rounds;
+  for (std::size_t begin = 0; begin + n <= steps.size(); begin += n) {
+    const auto mean = [&](auto figure) { return mean_over(steps.subspan(begin, n), figure); };
+    ReportedStep& round = rounds.emplace_back(steps[begin]);
+    round.step_ms = mean(ms_of);
+    for (std::size_t i = 0; i < round.parts.size(); ++i)
+      round.parts[i] = mean([i](const ReportedStep& s) { return s.parts[i]; });
+  }
+  return rounds;
+}
 
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
@@ -249,7 +272,9 @@ ReportedStep figures_of_step(const nlohmann::json& line) {
 Json object(const RunFigures& run) {
   const std::vector<ReportedStep>& timed = run.timed.empty() ? run.steps : run.timed;
   const bool warms_up = timed.size() > 2 * kWarmUpSteps;
-  const auto counted = std::span(timed).subspan(warms_up ? kWarmUpSteps : 0);
+  const std::vector<ReportedStep> rounds =
+      rounds_of(std::span(timed).subspan(warms_up ? kWarmUpSteps : 0), exchange_every(run.run));
+  const std::span<const ReportedStep> counted(rounds);
   const std::size_t waiting = std::size(kStepParts) - 1;
   const Positions at = positions_of(run.steps);
   const Median ms = median_over(counted, ms_of);

@@ -83,7 +83,7 @@ void replay(SimulateOptions& o, const std::string& path) {
   SimulateOptions::Replayed replayed{dist::calibration_from(log.plan["measured"].dump(), path),
                                      dist::layer_times_from(log.plan["layers"].dump(), path)};
   o.model = log.run.value("model", o.model), o.classes = log.plan.value("classes", 0);
-  o.batch = log.plan.value("batch", o.batch);
+  o.batch = log.plan.value("batch", o.batch) * std::max(1, log.run.value("accumulate", 1));
   take_over(o, std::move(replayed), path);
 }
 

@@ -176,6 +176,10 @@ struct Chunks {
       for (std::int64_t i = b; i < e; ++i) f((*this)[i], i);
     });
   }
+  /// The first row of each group: of each channel one value.
+  void first_rows(float* to, const float* x) const {
+    for (std::int64_t g = 0; g < v_.groups; ++g) std::copy_n(x + g * v_.rows * v_.width, v_.width, to + g * v_.width);
+  }
   std::int64_t width() const { return v_.width; }
   std::int64_t channels() const { return v_.groups * v_.width; }
   std::int64_t values_per_channel() const { return v_.outer * v_.rows; }
@@ -197,7 +201,7 @@ void add_up(std::vector<double>& total, const Chunks& chunks, const std::vector<
 
 /// Per-thread room for partial sums, kept: a step needs the same sizes again.
 struct Room {
-  std::vector<float> first, second;
+  std::vector<float> first, second, shift;
   std::vector<double> first_total, second_total;
 };
 Room& room(const Chunks& chunks) {
@@ -219,13 +223,16 @@ void batch_norm_statistics(float* stats, const float* x, const ChannelView& v, c
   }
   Room& r = room(chunks);
   float *sum = r.first.data(), *square = r.second.data();
+  r.shift.resize(static_cast<std::size_t>(channels));
+  chunks.first_rows(r.shift.data(), x);
   chunks.each([&](const Chunks::Chunk& c, std::int64_t i) {
-    statistics_part(sum + i * width, square + i * width, x + c.offset, c.rows, width, p.running_mean + c.channel);
+    statistics_part(sum + i * width, square + i * width, x + c.offset, c.rows, width, r.shift.data() + c.channel);
   });
   add_up(r.first_total, chunks, r.first);
   add_up(r.second_total, chunks, r.second);
   for (std::int64_t c = 0; c < channels; ++c)
-    finish_batch(stats, channels, c, r.first_total[c], r.second_total[c], values, p);
+    finish_batch(stats, channels, c, r.shift[static_cast<std::size_t>(c)], r.first_total[c], r.second_total[c], values,
+                 p);
 }
 
 void batch_norm_apply(float* y, const float* x, const ChannelView& v, const float* scale, const float* offset,

@@ -113,6 +113,10 @@ void linear_backward_data(float* dx, bool add, const float* dy, const float* w, 
 
 void linear_backward_weights(float* dw, bool add, const float* x, const float* dy, std::int64_t rows, std::int64_t in,
                              std::int64_t out, std::int64_t stride) {
+  if (rows == 0) {  // sums of nothing, which oneDNN does not write
+    if (!add) std::fill_n(dw, out * in, 0.0f);
+    return;
+  }
   check(dnnl_sgemm('T', 'N', out, in, rows, 1.0f, dy, stride, x, in, add ? 1.0f : 0.0f, dw, in));
 }
 

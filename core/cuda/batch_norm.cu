@@ -15,7 +15,6 @@ struct Statistics {
   static constexpr bool kStores = false;
   static constexpr int kSums = 2, kWide = kPerMove<Real>;
   const Real* x;
-  const float* shift;
   template <int kWide>
   struct At {
     const Real* x;
@@ -32,7 +31,7 @@ struct Statistics {
   };
   template <int kWide>
   __device__ At<kWide> at(std::int64_t column) const {
-    return {x, load_pack<kWide>(shift + column)};
+    return {x, load_pack<kWide>(x + column)};  // the first row, as on the CPU
   }
 };
 
@@ -143,9 +142,9 @@ void batch_norm_statistics(float* stats, const Real* x, const ChannelView& v, co
     return map(channels, [=] __device__(std::int64_t c) {
       finish_channel(stats, channels, c, p.running_mean[c], p.running_var[c], p);
     });
-  sum_columns(values, channels, aligned_for<kPerMove<Real>>(x, p.running_mean), Statistics<Real>{x, p.running_mean},
+  sum_columns(values, channels, aligned_for<kPerMove<Real>>(x), Statistics<Real>{x},
               [=] __device__(std::int64_t c, const double* totals) {
-                finish_batch(stats, channels, c, totals[0], totals[1], values, p);
+                finish_batch(stats, channels, c, load_pack<1>(x + c).v[0], totals[0], totals[1], values, p);
               });
 }
 

@@ -139,9 +139,9 @@ __global__ void __launch_bounds__(kBlockFor<kThreads>)
   most = row_reduce<kThreads>(most, Max{});
   for (std::int64_t k = threadIdx.x % kThreads; k < classes; k += kThreads) sum += expf(from[k] - most);
   sum = row_reduce<kThreads>(sum, Sum{});
-  const float factor = static_cast<float>(1 / sum), less = static_cast<float>(most + log(sum));
+  const float factor = static_cast<float>(1 / sum), less = static_cast<float>(log(sum));
   for (std::int64_t k = threadIdx.x % kThreads; k < classes; k += kThreads)
-    y[row * classes + k] = logarithm ? from[k] - less : factor * expf(from[k] - most);
+    y[row * classes + k] = logarithm ? (from[k] - most) - less : factor * expf(from[k] - most);
 }
 
 template <int kThreads>

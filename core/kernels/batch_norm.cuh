@@ -12,12 +12,12 @@ __device__ inline void finish_channel(float* stats, std::int64_t channels, std::
   stats[2 * channels + c] = scale;
   stats[3 * channels + c] = p.beta[c] - mean * scale;
 }
-/// Writes stats and moves the running statistics. sum, square : of x - running_mean and its square, over `values`
-__device__ inline void finish_batch(float* stats, std::int64_t channels, std::int64_t c, double sum, double square,
-                                    std::int64_t values, const BatchNormParameters& p) {
+/// Writes stats and moves the running statistics. sum, square : of x - shift and its square, over `values`
+__device__ inline void finish_batch(float* stats, std::int64_t channels, std::int64_t c, float shift, double sum,
+                                    double square, std::int64_t values, const BatchNormParameters& p) {
   const auto n = static_cast<double>(values);
   const double d = sum / n, v = square / n - d * d;
-  const auto mean = static_cast<float>(p.running_mean[c] + d), variance = static_cast<float>(v < 0.0 ? 0.0 : v);
+  const auto mean = static_cast<float>(shift + d), variance = static_cast<float>(v < 0.0 ? 0.0 : v);
   p.running_mean[c] += p.momentum * (mean - p.running_mean[c]);
   p.running_var[c] += p.momentum * (variance * static_cast<float>(n / (n - 1)) - p.running_var[c]);
   finish_channel(stats, channels, c, mean, variance, p);

@@ -146,7 +146,9 @@ struct SgdStep {
   bool first;  ///< the buffer holds nothing yet
 };
 struct AdamStep {
-  float gradient_scale, weight_decay, beta1, beta2, eps;
+  float gradient_scale, weight_decay, beta1, beta2;
+  float rest1, rest2;  ///< 1 - beta1 and 1 - beta2, to all digits of a float
+  float eps;
   float step_size;        ///< lr / (1 - beta1^t)
   float root_correction;  ///< sqrt(1 - beta2^t)
   float keep;             ///< 1 - lr * weight_decay where the decay is decoupled (then weight_decay is 0), else 1

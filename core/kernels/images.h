@@ -57,7 +57,7 @@ struct BatchNormParameters {
   float momentum, epsilon;
 };
 /// stats [4, C] = mean, 1 / sqrt(variance + epsilon), and scale and offset for batch_norm_apply. The (biased) variance
-/// of the batch is computed around the running mean, against cancellation.
+/// of the batch is computed around each channel's first value, against cancellation.
 LACONIC_DECLARE_REAL(void batch_norm_statistics(float* stats, const Real* x, const ChannelView& v,
                                                 const BatchNormParameters& p));
 

@@ -25,8 +25,8 @@ void adam(float* w, const float* g, float* m, float* v, std::int64_t n, const Ad
       n,
       [=] __device__(float& wi, float gi, float& mi, float& vi) {
         const float d = s.gradient_scale * gi + s.weight_decay * wi;
-        mi = s.beta1 * mi + (1.0f - s.beta1) * d;
-        vi = s.beta2 * vi + (1.0f - s.beta2) * d * d;
+        mi = s.beta1 * mi + s.rest1 * d;
+        vi = s.beta2 * vi + s.rest2 * d * d;
         wi = s.keep * wi - s.step_size * (mi / (sqrtf(vi) / s.root_correction + s.eps));
       },
       w, g, m, v);

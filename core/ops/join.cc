@@ -8,20 +8,6 @@
 
 namespace laconic::inline ops {
 
-Tensor columns(const Tensor& x0, std::int64_t first, std::int64_t count) {
-  const Tensor x = floats("columns", x0);
-  require<ShapeError>(x.rank() == 2 && first >= 0 && count >= 0 && first + count <= x.dim(1), "columns: [", first, ", ",
-                      first, " + ", count, ") of ", x.shape(), ".");
-  const std::int64_t rows = x.dim(0), width = x.dim(1);
-  const Tensor y = Tensor::empty({rows, count}, DType::f32, x.device());
-  LACONIC_KERNEL(x.device(), copy_rows(y.data<float>(), count, x.data<float>() + first, width, rows, count));
-  return record("columns", y, {x0}, [=, shape = x.shape()](const Tensor& dy, Grads& grads) {
-    const Grads::Target dx = grads.into(0, shape, dy.device());
-    if (!dx.add) raw::fill(dx.tensor, 0);
-    LACONIC_KERNEL(dy.device(), add_rows(dx.tensor.data<float>() + first, width, dy.data<float>(), count, rows, count));
-  });
-}
-
 Tensor concat_channels(const std::vector<Tensor>& inputs) {
   require<ShapeError>(!inputs.empty(), "concat: nothing to join.");
   const Tensor& first = inputs.front();

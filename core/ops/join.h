@@ -5,10 +5,6 @@
 
 namespace laconic::inline ops {
 
-/// Columns [first, first + count) of x : [N, C]   ->   y : [N, count], copied. What concat_channels joins, this takes
-/// apart; dx is added where the columns were.   Throws ShapeError if x is not 2-d or has not those columns.
-Tensor columns(const Tensor& x, std::int64_t first, std::int64_t count);
-
 /// Channels of all inputs after one another.   x_i : [N, C_i] or [N, C_i, H, W]   ->   y : [N, sum C_i (, H, W)]
 /// Images come out blocked16 if all have channels in sixteens and most channels came so, else channels_last.
 /// Throws ShapeError if N, H or W differ or nothing is given.

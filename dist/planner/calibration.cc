@@ -301,7 +301,7 @@ VirtualNetwork Calibration::network(const std::string& codec) const {
 
 std::string Calibration::to_string() const {
   if (workers == 1) return "1 worker";
-  return fmt::format("{} workers, {:.4g} Mbit/s, {:.3g} us a message, adding {:.1f} GB/s", workers,
+  return fmt::format("{} workers, {:.4g} Mbit/s, a latency of {:.4g} us, adding {:.1f} GB/s", workers,
                      8e-6 * bytes_per_second, 1e6 * latency_seconds, 1e-9 / work.per_added_byte);
 }
 

@@ -42,7 +42,7 @@ struct Calibration {
 
   /// The network with these figures, with the work of this codec.
   VirtualNetwork network(const std::string& codec) const;
-  /// "4 workers, 941 Mbit/s, 112 us a message, adding 9.1 GB/s"
+  /// "4 workers, 941 Mbit/s, a latency of 112 us, adding 9.1 GB/s"
   std::string to_string() const;
 };
 

@@ -152,7 +152,8 @@ class Schedule {
     if (!cost) return;
     const double messages = cost->messages * std::max(1.0, static_cast<double>(b.pieces));
     m.link_seconds += cost->bytes / facts_.group.bytes_per_second;
-    m.delay_seconds = std::max(m.delay_seconds, cost->messages * facts_.group.latency_seconds);
+    const double hops = allreduce_cost(b.allreduce, N, sizeof(float), 1)->messages;  // in which pieces fly together
+    m.delay_seconds = std::max(m.delay_seconds, hops * facts_.group.latency_seconds);
     m.core_seconds += 2 * (messages * speed_.per_message + cost->bytes * speed_.per_byte);
     if (codec_ && facts_.codec_feedback)  // what is lost is added, and found by decoding
       m.core_seconds += elements * (4 * speed_.per_added_byte + speed_.per_decoded_element);

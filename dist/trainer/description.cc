@@ -91,6 +91,7 @@ RunInfo Trainer::info() const {
   info.total_steps = last_step();
   info.first_step = step_, info.steps_ahead = facts_.steps_ahead;
   info.exchange_every = is_.every;
+  info.overlap = dist::to_string(o_.overlap);
   info.bytes_counted = bytes_counted();
   info.receipt = receipt_;
   info.replans = o_.replan;

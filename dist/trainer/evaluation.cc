@@ -18,10 +18,10 @@ KeptBuffers::KeptBuffers(const Module& model) {
   }
 }
 
-EvaluatedModel::EvaluatedModel(const dist::Worker& worker, const Module& model, dist::Strategy& strategy)
+EvaluatedModel::EvaluatedModel(const dist::Worker& worker, const Module& model, dist::Strategy& strategy, bool joins)
     : strategy_(strategy) {
   strategy.show_joint_model();
-  if (worker.size == 1) return;
+  if (worker.size == 1 || !joins) return;
   own_.emplace(model);
   std::vector<Tensor> buffers;
   std::vector<double> sums;
@@ -51,17 +51,14 @@ EvaluatedModel::~EvaluatedModel() noexcept(false) {
   }
 }
 
-std::optional<EvalReport> Evaluation::measure(bool at_the_end, const Stop& stop) {
+std::optional<EvalReport> Evaluation::measure(bool at_the_end, const Stop& stop,
+                                              const std::function<void(EvalReport&)>& seen) {
   // No worker waits for another before all have ended, so each may leave its share when it hears of a stop.
   bool left = false;
   const Stop leaves = [&] { return left = left || (stop && stop()); };
-  EvalSums sums;
-  std::optional<double> drift;
-  {
-    const EvaluatedModel model(worker_, workload_.model(), strategy_);
-    drift = strategy_.drift();
-    sums = at_the_end ? workload_.evaluate_at_the_end(leaves) : workload_.evaluate(leaves);
-  }
+  const EvaluatedModel model(worker_, workload_.model(), strategy_, joins_);
+  const std::optional<double> drift = strategy_.drift();
+  EvalSums sums = at_the_end ? workload_.evaluate_at_the_end(leaves) : workload_.evaluate(leaves);
   std::vector<double> all{sums.samples,    sums.loss,        sums.wrong_top1,
                           sums.wrong_top5, left ? 1.0 : 0.0, drift.value_or(0)};
   const std::vector<std::string> names = workload_.metrics();
@@ -86,6 +83,7 @@ std::optional<EvalReport> Evaluation::measure(bool at_the_end, const Stop& stop)
   if (workload_.has_top5()) report.top5_error = 100 * all[3] / n;
   for (std::size_t i = 0; i < names.size(); ++i) report.metrics.emplace_back(names[i], all[first_metric + i] / n);
   if (drift) report.drift = all[5] / worker_.size;
+  seen(report);
   return report;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <exception>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -27,10 +28,11 @@ class KeptBuffers {
 };
 
 /// While it lives, the model is what is evaluated and saved: where workers hold different parameters, the joint model;
-/// with running statistics that are the mean over workers. All workers make one at once, after a flush.
+/// with running statistics that are the mean over workers. Where nothing is joined it is the worker's own. All workers
+/// make one at once, after a flush.
 class EvaluatedModel {
  public:
-  EvaluatedModel(const dist::Worker& worker, const Module& model, dist::Strategy& strategy);
+  EvaluatedModel(const dist::Worker& worker, const Module& model, dist::Strategy& strategy, bool joins);
   /// throws where the model cannot be put back, unless an error is on its way already
   ~EvaluatedModel() noexcept(false);
   EvaluatedModel(const EvaluatedModel&) = delete;
@@ -49,15 +51,17 @@ class EvaluatedModel {
 class Evaluation {
  public:
   /// What is a reference outlives this.
-  Evaluation(const dist::Worker& worker, Workload& workload, dist::Strategy& strategy)
-      : worker_(worker), workload_(workload), strategy_(strategy) {}
+  ///   joins : workers join what they learn
+  Evaluation(const dist::Worker& worker, Workload& workload, dist::Strategy& strategy, bool joins)
+      : worker_(worker), workload_(workload), strategy_(strategy), joins_(joins) {}
 
   /// Returns loss, errors or perplexity, and drift; nothing, on all workers, if a worker left its share for a stop. All
   /// workers call it at once, after a flush.
   ///   at_the_end : on the test set that the workload keeps for the end
   ///   stop       : of this worker; may be null
+  ///   seen       : is called with the report while the model still is what was evaluated
   ///   throws DataError  nothing could be read
-  std::optional<EvalReport> measure(bool at_the_end, const Stop& stop);
+  std::optional<EvalReport> measure(bool at_the_end, const Stop& stop, const std::function<void(EvalReport&)>& seen);
   /// Says whether an evaluation ended early.
   bool stop_requested() const { return stop_; }
 
@@ -65,6 +69,7 @@ class Evaluation {
   const dist::Worker& worker_;
   Workload& workload_;
   dist::Strategy& strategy_;
+  const bool joins_;
   bool stop_ = false;
 };
 

@@ -33,6 +33,7 @@ struct RunInfo {
   std::int64_t first_step = 0;   ///< updates made before (a resumed run), else 0
   std::int64_t steps_ahead = 0;  ///< dist::TrainingFacts
   std::int64_t exchange_every = 1;  ///< steps from exchange to exchange
+  std::string overlap;              ///< "forward", as the option has it
   /// False where MPI's own allreduce moves gradients: what was sent is then not known, here and in all reports.
   bool bytes_counted = true;
   std::optional<dist::Receipt> receipt{};  ///< why what travels how, if that was chosen here
@@ -134,6 +135,8 @@ class Observer {
   virtual ~Observer() = default;
   virtual void on_start(const RunInfo&) {}
   virtual void on_step(const StepReport&) {}
+  /// In on_eval and on_test the model is the one that was evaluated: where workers hold different parameters the joint
+  /// one, with running statistics that are the mean over workers.
   virtual void on_eval(const EvalReport&) {}
   virtual void on_test(const EvalReport&) {}  ///< once, at the end, where a test set is kept for that
   virtual void on_ledger(const LedgerReport&) {}  ///< with --ledger, after every evaluation

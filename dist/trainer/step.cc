@@ -53,9 +53,9 @@ void Trainer::train_step() {
   StepFigures::Step step;
   step.report.step = step_ + 1, step.report.epoch = epoch + 1;
   const double lr = step.report.lr =
-      o_.lr * o_.schedule.factor(
-                  step_ + facts_.steps_ahead,
-                  {per_epoch, o_.steps && o_.epochs == 0 ? *o_.steps + facts_.steps_ahead : o_.epochs * per_epoch});
+      o_.lr *
+      o_.schedule.factor(step_ + facts_.steps_ahead,
+                         {per_epoch, std::max(o_.epochs * per_epoch, o_.steps.value_or(0) + facts_.steps_ahead)});
   std::int64_t own = 0;
   for (std::int64_t m = 0; m < micro_batches; ++m) {
     const Share share = workload_.share(epoch, first_batch + m);

@@ -193,7 +193,7 @@ void Trainer::make_strategy() {
   if (!o_.dump_gradients.empty() && worker_.rank == 0)
     dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
   if (o_.count_gradients && worker_.rank == 0) counter_ = std::make_unique<GradientCounter>(*listener());
-  evaluation_ = std::make_unique<Evaluation>(worker_, workload_, *strategy_);
+  evaluation_ = std::make_unique<Evaluation>(worker_, workload_, *strategy_, is_.joins);
 }
 
 /// Rank 0's parameters and buffers on every rank.
@@ -316,7 +316,7 @@ RunSummary Trainer::run() {
                      [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(network)); });
   summary_.bytes_network_total = static_cast<std::int64_t>(network[0]);
   if (worker_.rank == 0) memory_.between_steps();  // there may have been no evaluation
-  if (is_.joins && o_.joint_at_end) EvaluatedModel(worker_, workload_.model(), *strategy_).keep();
+  if (is_.joins && o_.joint_at_end) EvaluatedModel(worker_, workload_.model(), *strategy_, true).keep();
   servers_->tell({.kind = dist::Command::Kind::end});
   if (!complete) summary_.stopped = "interrupted";
   synchronize(o_.device);  // other threads may read the model now
@@ -343,19 +343,6 @@ void Trainer::evaluate_if_due() {
 
 std::optional<EvalReport> Trainer::evaluate(bool at_the_end, bool may_stop) {
   if (at_the_end && !workload_.has_test_for_the_end()) return std::nullopt;
-  std::optional<EvalReport> report = measure(at_the_end, may_stop);
-  if (!report) return report;
-  (at_the_end ? summary_.test : summary_.last_eval) = report;
-  if (observer_ && at_the_end) observer_->on_test(*report);
-  if (observer_ && !at_the_end) {
-    observer_->on_eval(*report);
-    if (const auto rows = strategy_->ledger(); !rows.empty())
-      observer_->on_ledger({.step = step_, .form = method_->ledger(), .rows = rows});
-  }
-  return report;
-}
-
-std::optional<EvalReport> Trainer::measure(bool at_the_end, bool may_stop) {
   flush();
   finish_saving();  // no step would say for long that all parts are written
   if (may_stop && stopping()) return std::nullopt;  // who ends a run may kill it soon: it is to be saved first
@@ -365,18 +352,27 @@ std::optional<EvalReport> Trainer::measure(bool at_the_end, bool may_stop) {
   if (spans_) spans_->draw(false);  // one span for all of it
   servers_->tell({.kind = dist::Command::Kind::rest});
   const Stop never;
-  std::optional<EvalReport> report = evaluation_->measure(at_the_end, may_stop ? o_.stop_requested : never);
+  const std::optional<EvalReport> report = evaluation_->measure(
+      at_the_end, may_stop ? o_.stop_requested : never, [&](EvalReport& seen) { complete_and_tell(seen, at_the_end); });
   if (spans_) spans_->draw(true);
   if (worker_.rank == 0) memory_.between_steps();
-  if (!report) return report;
-  require<Error>(o_.skip_nan || std::isfinite(report->loss), "evaluation: the loss is ",
-                 std::isnan(report->loss) ? "not a number" : "infinite", " after step ", step_,
-                 ". Lower `lr`, clip gradients (`clip` norm:5), or go on all the same (`on-nan` skip).");
-  report->epoch = (step_ + facts_.steps_ahead + steps_per_epoch() - 1) / std::max<std::int64_t>(1, steps_per_epoch());
-  report->seconds = seconds();
-  report->bytes_sent_total = summary_.bytes_sent_total;
-  report->bytes_counted = bytes_counted();
   return report;
+}
+
+void Trainer::complete_and_tell(EvalReport& report, bool at_the_end) {
+  require<Error>(o_.skip_nan || std::isfinite(report.loss), "evaluation: the loss is ",
+                 std::isnan(report.loss) ? "not a number" : "infinite", " after step ", step_,
+                 ". Lower `lr`, clip gradients (`clip` norm:5), or go on all the same (`on-nan` skip).");
+  report.epoch = (step_ + facts_.steps_ahead + steps_per_epoch() - 1) / std::max<std::int64_t>(1, steps_per_epoch());
+  report.seconds = seconds();
+  report.bytes_sent_total = summary_.bytes_sent_total;
+  report.bytes_counted = bytes_counted();
+  (at_the_end ? summary_.test : summary_.last_eval) = report;
+  if (!observer_) return;
+  if (at_the_end) return observer_->on_test(report);
+  observer_->on_eval(report);
+  if (const auto rows = strategy_->ledger(); !rows.empty())
+    observer_->on_ledger({.step = step_, .form = method_->ledger(), .rows = rows});
 }
 
 void Trainer::save() {
@@ -405,7 +401,7 @@ void Trainer::begin_save(bool while_training) {
                     .position = position()};
   StateDict weights;
   {
-    const EvaluatedModel model(worker_, workload_.model(), *strategy_);
+    const EvaluatedModel model(worker_, workload_.model(), *strategy_, is_.joins);
     if (worker_.rank == 0) weights = copy_of(this->weights());
   }
   servers_->tell({.kind = dist::Command::Kind::save, .step = step_});  // they take part in all the meetings

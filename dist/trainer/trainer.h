@@ -213,7 +213,7 @@ class Trainer {
   void audit();
   /// Returns nothing if there is no such set, or if a stop came where the evaluation `may_stop`.
   std::optional<EvalReport> evaluate(bool at_the_end, bool may_stop);
-  std::optional<EvalReport> measure(bool at_the_end, bool may_stop);
+  void complete_and_tell(EvalReport& report, bool at_the_end);
   void evaluate_if_due();
   double seconds() const;  ///< since the start of training
 

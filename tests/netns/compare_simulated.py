@@ -12,6 +12,7 @@ many pairs of sets, of one model and rate, the faster one is faster in both. As 
 import argparse
 import itertools
 import json
+import math
 import os
 import pathlib
 import platform
@@ -110,7 +111,7 @@ def main():
         if o.json:
             print(json.dumps(rows))
         else:
-            print(f'\n{len(rows)} steps: off by {100 * statistics.median(sizes):.1f} % in the median, by {100 * sizes[int(0.95 * (len(sizes) - 1))]:.1f} % '
+            print(f'\n{len(rows)} steps: off by {100 * statistics.median(sizes):.1f} % in the median, by {100 * sizes[math.ceil(0.95 * len(sizes)) - 1]:.1f} % '
                   f'for 95 of 100, by {100 * sizes[-1]:.1f} % at most; '
                   f'{kept} of {pairs} pairs in the measured order')
     finally:

@@ -45,7 +45,8 @@ std::shared_ptr<Module> network() {
       {make<Linear>({.in = 2, .out = 32}), make<Tanh>(), make<Linear>({.in = 32, .out = 2, .output = true})});
 }
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
+  if (argc < 2) return std::puts("give rings.csv"), 1;
   const Table table = read_csv(argv[1]);
   const auto [train, test] = split(tensor_dataset(table.numbers({"x", "y"}), table.classes("ring")), 0.8);
   double best = 0;

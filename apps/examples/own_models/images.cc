@@ -18,7 +18,8 @@ class Net final : public Module {
   }
 };
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
+  if (argc < 2) return std::puts("give the folder of pictures"), 1;
   const PhotoDataset photos = open_photos(argv[1]);
   const auto model = std::make_shared<Net>();
   dist::run_workers({.workers = 2}, [&](dist::Worker& worker) {

@@ -23,7 +23,8 @@ class Net final : public Module {
   }
 };
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
+  if (argc < 2) return std::puts("give rings.csv"), 1;
   const Table table = read_csv(argv[1]);
   const auto [train, test] = split(tensor_dataset(table.numbers({"x", "y"}), table.classes("ring")), 0.8);
   double share = 0;
