@@ -245,7 +245,6 @@ void settle_texts(const Settings& settings, const TrainOptions& o, bool gpt) {
 /// Sets what follows from what was given, and refuses what makes no sense together.
 void settle(const Settings& settings, TrainOptions& o, const Program& program) {
   if (settings.given("epochs") && !settings.given("steps")) o.trainer.steps.reset();
-  if (settings.given("steps") && !settings.given("epochs")) o.trainer.epochs = 0;  // schedules end with the steps
   if (o.alone) o.sync = "none";
   o.model_given = settings.given("model");
   if (const auto alias = program.aliases.find(o.model); alias != program.aliases.end()) o.model = alias->second;

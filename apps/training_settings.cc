@@ -157,7 +157,9 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
 
   s.group(kTrainGroup, Scope::model);
   s.whole_number<std::int64_t>("epochs", "E", o.trainer.epochs, 0, "passes over the training set");
-  s.value("steps", "S", "updates since the start of training; without --epochs\nschedules end with them",
+  s.value("steps", "S",
+          "updates since the start of training, instead of --epochs;\ncosine falls over the epochs all the same, if "
+          "these are\nmore: so a training may stop, and go on later",
           [&o](const std::string& text, const std::string& where) {
             o.trainer.steps = whole<std::int64_t>(text, where, 0);
           });

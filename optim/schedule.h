@@ -17,9 +17,9 @@ namespace laconic {
 ///   step:EVERY,FACTOR         FACTOR^floor(t / EVERY)
 ///   multistep:A,B,..,FACTOR   FACTOR^(how many of A < B < .. are <= t)
 ///   exp:F                     F^(whole epochs so far); exp:Fit: F^t, t in iterations
-///   cosine[:LOW]              LOW + (1 - LOW) (1 + cos(pi (t - W) / (T - W))) / 2, T: the end of training; LOW: 0
-///                             unless given. Changes every iteration; at the start of each epoch it agrees with
-///                             PyTorch's closed form
+///   cosine[:LOW]              LOW + (1 - LOW) (1 + cos(pi (t - W) / (T - W))) / 2, T: the end of the epochs, or of
+///                             the steps if these are more; LOW: 0 unless given. Changes every iteration; at the start
+///                             of each epoch it agrees with PyTorch's closed form
 ///   plateau:PATIENCE,FACTOR   times FACTOR whenever the metric has not become lower by 1e-4 of itself for more than
 ///                             PATIENCE epochs in a row (PyTorch's ReduceLROnPlateau)
 ///

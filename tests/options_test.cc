@@ -541,11 +541,6 @@ TEST(Options, InAFileTrueStandsForAValueThatIsLeftOut) {
   EXPECT_EQ(o.resume_path, "out/c");
 }
 
-TEST(Options, SchedulesEndWithTheStepsWhereNoEpochsAreGiven) {
-  EXPECT_EQ(parse({"--steps", "60"}).trainer.epochs, 0);
-  EXPECT_EQ(parse({"--steps", "60", "--epochs", "3"}).trainer.epochs, 3);
-}
-
 TEST(Options, WithoutARateNothingIsTrained) {
   const char* words[] = {"gpt", "--optimizer", "sgd", "--lr", "0.1"};
   expect_error<UsageError>([&] { parse_options(3, words, gpt_program()); },
