@@ -344,6 +344,7 @@ void Trainer::evaluate_if_due() {
 std::optional<EvalReport> Trainer::evaluate(bool at_the_end, bool may_stop) {
   if (at_the_end && !workload_.has_test_for_the_end()) return std::nullopt;
   flush();
+  if (worker_.rank == 0) memory_.between_steps();  // an evaluation leaves weights in an order of its own
   finish_saving();  // no step would say for long that all parts are written
   if (may_stop && stopping()) return std::nullopt;  // who ends a run may kill it soon: it is to be saved first
   if (!o_.skip_nan) require_finite_weights();
