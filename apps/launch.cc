@@ -195,6 +195,10 @@ LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
   require<UsageError>(o.restarts == 0 || save_of(o.app_arguments),
                       "there would be no checkpoint to begin again from (--restarts): add --save DIR behind ", o.app,
                       ", and --save-every K");
+  require<UsageError>(
+      o.restarts == 0 || !(value_of(o.app_arguments, "--repeat") || configured(o.app_arguments, "repeat")),
+      "a training with several seeds (--repeat) would begin at its first seed again (--restarts): start "
+      "each seed by itself, with --seed");
   for (const char* weights : {"init", "new-head"})
     require<UsageError>(o.restarts == 0 || !configured(o.app_arguments, weights), "what begins again goes on from a ",
                         "checkpoint, not from weights ('", weights, "' in --config): give --", weights,

@@ -143,6 +143,15 @@ TEST(Launch, WhatBeginsAgainGoesOnFromTheLastCheckpoint) {
   EXPECT_EQ(again({"--resume=other", "--init", "f", "--init=g", "--new-head"}), Words{"--resume"});
 }
 
+TEST(Launch, SeveralSeedsDoNotBeginAgain) {
+  expect_error<UsageError>(
+      [] {
+        parse_launch({"-n", "2", "--restarts", "1", "mnist", "--save", "s", "--repeat", "3"});
+      },
+      {"with several seeds (--repeat)", "start each seed by itself"});
+  EXPECT_NO_THROW(parse_launch({"-n", "2", "mnist", "--save", "s", "--repeat", "3"}));
+}
+
 TEST(Launch, WhatBeginsAgainSavesWhereItsConfigSays) {
   const TempFolder dir;
   const auto parsed = [&](const std::string& config) {

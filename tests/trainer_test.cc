@@ -311,6 +311,21 @@ TEST(Trainer, OnNanSkipLeavesAllAsItWasOnEveryRank) {
 
 /// Methods that count updates count none that were not made: a training whose first steps are passed over is one that
 /// begins with the images after them.
+/// In the last batch of an epoch two of four workers have no sample, and make no forward.
+TEST(Trainer, OnNanSkipWaitsForNobodyWithoutSamples) {
+  for (const std::string& name : dist::methods().names()) {
+    const std::unique_ptr<dist::Method> method = dist::methods().make(name);
+    if (method->traits().servers || !method->traits().joins) continue;
+    Recipe recipe(mixed, 4);
+    recipe.sync = name, recipe.trainer.skip_nan = true, recipe.trainer.lr = 0.001, recipe.trainer.audit_every = 0;
+    recipe.trainer.epochs = 1;
+    recipe.trainer.optimizer.name = *method->traits().optimizer ? method->traits().optimizer : "sgd";
+    if (name == "strom") recipe.settings = {{"threshold", "0.01"}};
+    if (name == "powersgd") recipe.settings = {{"rank", "1"}};
+    EXPECT_EQ(train(recipe).steps.size(), 3u) << name;
+  }
+}
+
 TEST(Trainer, StepsThatArePassedOverAreNotCountedAsUpdates) {
   struct BeginsLater final : Passing {
     BeginsLater(std::unique_ptr<Workload> inner, int left_out) : Passing(std::move(inner)), left_out_(left_out) {}

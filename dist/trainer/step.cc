@@ -33,6 +33,8 @@ bool Trainer::train_micro_batch(const Share& share, double weight, bool last, St
   }
   step.report.forward_ms += 1e3 * (seconds_since(forward_start) - (waiting_and_updating() - blocked));
   if (o_.skip_nan) {
+    // A forward hands on what others wait for in theirs (PowerSGD's second product): without samples there is none.
+    if (share.samples == 0) strategy_->flush();
     if (!finite_everywhere(value)) return false;
   } else if (!std::isfinite(value)) {
     report_non_finite(value);

@@ -308,6 +308,8 @@ RunSummary Trainer::run() {
   flush();
   if (checkpoints_->saves()) save();
   bool complete = step_ >= end && !evaluation_due_;
+  // A training that is resumed at its end has a result, too.
+  if (complete && o_.eval_every > 0 && !summary_.last_eval) complete = evaluate(false, true).has_value();
   // A stop may have come during this test, so a resumed training makes it even where nothing was left to train.
   if (complete && o_.eval_every > 0 && workload_.has_test_for_the_end()) complete = evaluate(true, true).has_value();
   std::vector<double> network{static_cast<double>(worker_.engine.counters().sent.bytes - bytes_before_)};
