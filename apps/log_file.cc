@@ -82,10 +82,9 @@ std::size_t exchange_every(const nlohmann::json& run) {
 }
 
 std::vector<nlohmann::json> in_rounds(const std::vector<nlohmann::json>& steps, std::size_t every) {
-  if (every == 1 || steps.empty()) return steps;
-  const std::size_t n = std::min(every, steps.size());
+  if (every == 1) return steps;
   std::vector<nlohmann::json> rounds;
-  for (std::size_t begin = 0; begin + n <= steps.size(); begin += n) {
+  each_round(steps.size(), every, [&](std::size_t begin, std::size_t n) {
     nlohmann::json& mean = rounds.emplace_back();
     const auto average = [&](const char* figure) {
       double sum = 0;
@@ -96,7 +95,7 @@ std::vector<nlohmann::json> in_rounds(const std::vector<nlohmann::json>& steps, 
     };
     average("step_ms");
     for (const StepPart& part : kStepParts) average(part.figure);
-  }
+  });
   return rounds;
 }
 

@@ -36,8 +36,7 @@ constexpr std::size_t kWarmUpSteps = 10;  ///< that do not count, of more than t
 /// The steps that count.
 std::vector<nlohmann::json> without_warm_up(std::vector<nlohmann::json> steps);
 
-/// Means of the parts of a step over as many in a row as there are from exchange to exchange. What is left over at the
-/// end does not count; fewer steps than that are one mean.
+/// Returns the means of step_ms and of a step's parts over each round (each_round).
 std::vector<nlohmann::json> in_rounds(const std::vector<nlohmann::json>& steps, std::size_t every);
 
 /// The median of a figure over the steps that have it; 0: none has.

@@ -14,6 +14,15 @@ struct Median {
 };
 Median median(std::vector<double> values);
 
+/// Calls f(begin, count) for each round of `every` steps in a row: from exchange to exchange, since steps with an
+/// exchange and steps without do not compare. What is left over at the end does not count. Fewer steps than that are
+/// one round.
+template <class F>
+void each_round(std::size_t steps, std::size_t every, F f) {
+  const std::size_t count = every < steps ? every : steps;
+  for (std::size_t begin = 0; count > 0 && begin + count <= steps; begin += count) f(begin, count);
+}
+
 /// Sets the mean of values, if there are any, and their standard deviation, if there are two.
 void mean_and_deviation(const std::vector<double>& values, std::optional<double>& mean,
                         std::optional<double>& deviation);

@@ -31,7 +31,7 @@ std::string help_line(const std::string& head, const std::string& text, std::siz
 std::pair<std::int64_t, std::int64_t> step_range(const std::string& text, const std::string& where);
 
 /// "log.jsonl" -> "log-seed7.jsonl", "run/" -> "run-seed7", where one name serves several runs.
-/// What is below /dev stays.
+/// A path below /dev stays as it is.
 std::string with_seed(const std::string& name, std::uint64_t seed);
 
 /// "TITLE=FILE" in two, or no title and the file. Either may have a '=' where the file is there.

@@ -281,7 +281,7 @@ void warn_of_tasks_that_do_not_meet(const TrainOptions& o) {
 
 /// Writes the page of --report, and says where it is.
 void make_report(const TrainOptions& o, const std::string& log) {
-  // Of a training that was at its end already the log may be empty.
+  // A training that was at its end already may have written no line.
   if (std::filesystem::file_size(log) == 0 || LogFile::read(log).steps.empty()) {
     if (!o.quiet) fmt::print("report: none, for no step was made\n");
     return;

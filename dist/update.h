@@ -13,11 +13,11 @@ struct StepContext {
   std::int64_t passed_over = 0;  ///< steps before it that made no update (`on-nan` skip)
   double lr = 0;
   double gradient_scale = 1;  ///< set by the strategy: 1/N where parameter.grad() holds a sum over ranks to be averaged
-  /// This rank's gradient is so many times the mean over its own samples, that the mean over ranks be the one over all
-  /// samples: 1, but in a short batch, n_k N / n. 0 without samples.
+  /// A rank with n_k of all n samples holds n_k N / n times its own mean gradient. So the mean over N ranks is the mean
+  /// over all samples. 1 but in a short batch; 0 without samples.
   double own_weight = 1;
 
-  /// gradient_scale of a step that a rank makes by its own mean.
+  /// Returns the gradient_scale of a step that a rank makes by its own mean.
   double scale_to_own_mean() const { return own_weight > 0 ? 1 / own_weight : 1; }
 
   /// The number of its update, first 1.

@@ -102,6 +102,24 @@ TEST(Report, WhatWasNotCountedOrIsNoNumberIsLeftOut) {
   EXPECT_EQ(run["ledger"]["rows"], nlohmann::json({{"w", nullptr, nullptr, nullptr}}));
 }
 
+/// One step in four waits, and each of the others hardly: a step takes their mean.
+TEST(Report, AStepIsTheMeanOfItsRound) {
+  const TempFolder folder;
+  std::string text = R"({"run":{"model":"lenet","exchange_every":4}})"
+                     "\n";
+  for (int i = 1; i <= 30; ++i)
+    text += concat(R"({"step":)", i, R"(,"loss":1,"step_ms":)", i % 4 == 0 ? 41 : 1, R"(,"exposed_ms":)",
+                   i % 4 == 0 ? 40 : 0, "}\n");
+  const std::string log = write(folder, "log", text);
+  const auto run_there = runs_on(report_page({{.title = "rounds", .log = log}}))[0];
+  EXPECT_EQ(run_there["step_ms"][0], 11);
+  EXPECT_EQ(run_there["parts"][0]["ms"], 10);
+  const Result explained = run("laconic explain " + log);
+  EXPECT_TRUE(has(explained.out, "A step takes 11 ms (11 … 11), the mean of 4 from exchange to exchange."))
+      << explained.out;
+  EXPECT_TRUE(has(explained.out, "10.00")) << explained.out;
+}
+
 /// The exchange of the first of the two steps that are shown begins late, and the next one not before they end.
 TEST(Report, ATimelineHasTwoWholeStepsWhereThereAreTwo) {
   const TempFolder folder;

@@ -111,6 +111,7 @@ TEST(ServerTrainer, TheLedgerSaysWhatEachParameterTook) {
       }
       recipe.trainer.resume = folder.path();  // it is finished already
       const Outcome again = train(recipe);
+      EXPECT_TRUE(again.summary.last_eval) << "it has a result all the same";
       ASSERT_EQ(again.summary.ledger.size(), outcome.summary.ledger.size());
       EXPECT_EQ(again.summary.ledger[0].bytes, outcome.summary.ledger[0].bytes);
       EXPECT_EQ(again.summary.ledger[0].exchanges, outcome.summary.ledger[0].exchanges);
@@ -128,7 +129,8 @@ TEST(ServerTrainer, SlimEvaluatesAndSavesTheServersModelAndSaysHowFarWorkersAreF
     ASSERT_TRUE(outcome.evals.back().drift);
     EXPECT_GT(*outcome.evals.back().drift, 0);
     EXPECT_LT(*outcome.evals.back().drift, 1);
-    EXPECT_LT(outcome.evals.back().loss, outcome.evals.front().loss);  // a last step has six images
+    EXPECT_LT(outcome.evals.back().loss, outcome.evals.front().loss);
+    EXPECT_LT(outcome.steps.end()[-2].loss, outcome.steps.front().loss) << "the last step has six images";
     const StateDict saved = load_safetensors(recipe.trainer.save + "/weights.safetensors");
     weights.push_back(saved.at("large.weight").to_vector());
     EXPECT_TRUE(same_bits(weights.back(), weights.front())) << "the server's bits";

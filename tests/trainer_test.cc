@@ -309,8 +309,6 @@ TEST(Trainer, OnNanSkipLeavesAllAsItWasOnEveryRank) {
     }
 }
 
-/// Methods that count updates count none that were not made: a training whose first steps are passed over is one that
-/// begins with the images after them.
 /// In the last batch of an epoch two of four workers have no sample, and make no forward.
 TEST(Trainer, OnNanSkipWaitsForNobodyWithoutSamples) {
   for (const std::string& name : dist::methods().names()) {
@@ -326,6 +324,8 @@ TEST(Trainer, OnNanSkipWaitsForNobodyWithoutSamples) {
   }
 }
 
+/// Methods that count updates count none that were not made: a training whose first steps are passed over is one that
+/// begins with the images after them.
 TEST(Trainer, StepsThatArePassedOverAreNotCountedAsUpdates) {
   struct BeginsLater final : Passing {
     BeginsLater(std::unique_ptr<Workload> inner, int left_out) : Passing(std::move(inner)), left_out_(left_out) {}

@@ -36,7 +36,7 @@ constexpr const char* kInterrupted = "interrupted";
 std::atomic<int> interrupted{0};  // the signal that came, or 0
 extern "C" void on_compare_interrupt(int signal_number) { interrupted = signal_number; }
 
-/// What a command's files of options, weights and plans hold: " FILE: BYTES CRC" for each.
+/// Tells by " FILE: BYTES CRC" what each file holds that a command takes options, weights or a plan from.
 std::string files_of(const std::vector<std::string>& command) {
   std::string text;
   for (const char* option : {"--config", "--init", "--plan"})

@@ -40,8 +40,7 @@ struct Trial {
 /// sentence on stderr as `error`, without "laconic: error: ".
 Trial read_trial(const std::string& log, const std::string& out, const std::string& err, int exit_code);
 
-/// Means over as many steps in a row as there are from exchange to exchange: one by one, those with an exchange and
-/// those without do not compare. What is left over at the end does not count. Fewer steps than that are one mean.
+/// Returns the means over each round (each_round).
 std::vector<Trial::Step> in_rounds(std::vector<Trial::Step> steps, std::int64_t every);
 
 /// The last step in a log that is still written: number and time; nothing before the first.

@@ -97,11 +97,10 @@ Trial read_trial(const std::string& log, const std::string& out, const std::stri
 }
 
 std::vector<Trial::Step> in_rounds(std::vector<Trial::Step> steps, std::int64_t every) {
-  if (every == 1 || steps.empty()) return steps;
-  const std::size_t n = std::min(static_cast<std::size_t>(every), steps.size());
-  const double share = 1 / static_cast<double>(n);
+  if (every == 1) return steps;
   std::vector<Trial::Step> rounds;
-  for (std::size_t begin = 0; begin + n <= steps.size(); begin += n) {
+  each_round(steps.size(), static_cast<std::size_t>(every), [&](std::size_t begin, std::size_t n) {
+    const double share = 1 / static_cast<double>(n);
     Trial::Step& mean = rounds.emplace_back(Trial::Step{.bytes_sent = 0.0, .epoch = steps[begin].epoch});
     for (std::size_t i = begin; i < begin + n; ++i) {
       mean.ms += share * steps[i].ms, mean.exposed_ms += share * steps[i].exposed_ms;
@@ -111,7 +110,7 @@ std::vector<Trial::Step> in_rounds(std::vector<Trial::Step> steps, std::int64_t 
       else
         mean.bytes_sent.reset();
     }
-  }
+  });
   return rounds;
 }
 

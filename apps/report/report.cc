@@ -73,18 +73,16 @@ double mean_over(std::span<const ReportedStep> steps, Figure figure) {
 
 double ms_of(const ReportedStep& s) { return s.step_ms; }
 
-/// Means over as many steps in a row as there are from exchange to exchange, as in_rounds() has them.
+/// Returns the means over each round (each_round).
 std::vector<ReportedStep> rounds_of(std::span<const ReportedStep> steps, std::size_t every) {
-  if (every == 1 || steps.empty()) return {steps.begin(), steps.end()};
-  const std::size_t n = std::min(every, steps.size());
   std::vector<ReportedStep> rounds;
-  for (std::size_t begin = 0; begin + n <= steps.size(); begin += n) {
+  each_round(steps.size(), every, [&](std::size_t begin, std::size_t n) {
     const auto mean = [&](auto figure) { return mean_over(steps.subspan(begin, n), figure); };
     ReportedStep& round = rounds.emplace_back(steps[begin]);
     round.step_ms = mean(ms_of);
     for (std::size_t i = 0; i < round.parts.size(); ++i)
       round.parts[i] = mean([i](const ReportedStep& s) { return s.parts[i]; });
-  }
+  });
   return rounds;
 }
 
