@@ -192,7 +192,7 @@ void JsonLog::on_start(const RunInfo& info) {
 void JsonLog::on_plan(const dist::Receipt& receipt) {
   Json plan = ordered_json_from(receipt.json(), "a plan");
   plan["batch"] = batch_, plan["classes"] = classes_;
-  line(Json{{"plan", std::move(plan)}}.dump(), true);
+  line(Json{{"plan", std::move(plan)}}.dump());
 }
 
 /// Takes away the lines of steps that will be made again, and a last line that was cut off.
@@ -215,34 +215,27 @@ void JsonLog::shorten(const RunInfo& info) {
                      ". Check the path of --log.");
 }
 
-void JsonLog::line(std::string text, bool now) {
+void JsonLog::line(std::string text) {
   if (!std::exchange(append_, true)) {  // now that there is something to write
     std::error_code no_matter;          // a device or a pipe has no end
     if (std::filesystem::is_regular_file(path_, no_matter)) std::filesystem::resize_file(path_, 0, no_matter);
   }
   if (!run_.empty()) text = concat("{\"run\":", std::exchange(run_, ""), "}\n", text);
   text += '\n';
-  bool ok = std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size();
-  if (ok && (now || seconds_since(flushed_) > 0.5)) {
-    ok = std::fflush(file_.get()) == 0;
-    flushed_ = Clock::now();
-  }
+  const bool ok = std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size() && std::fflush(file_.get()) == 0;
   require<DataError>(ok, path_, ": the log could not be written: ", std::strerror(errno),
                      ". Free some space, or leave --log out.");
 }
 
-void JsonLog::on_step(const StepReport& report) { line(to_json(report), false); }
-void JsonLog::on_eval(const EvalReport& report) { line(to_json(report), true); }
-void JsonLog::on_test(const EvalReport& report) { line(to_json(report, "test"), true); }
-void JsonLog::on_ledger(const LedgerReport& report) { line(to_json(report), true); }
+void JsonLog::on_step(const StepReport& report) { line(to_json(report)); }
+void JsonLog::on_eval(const EvalReport& report) { line(to_json(report)); }
+void JsonLog::on_test(const EvalReport& report) { line(to_json(report, "test")); }
+void JsonLog::on_ledger(const LedgerReport& report) { line(to_json(report)); }
 void JsonLog::on_end(const RunSummary& s) {
   if (s.memory_bytes_peak && s.activation_bytes_peak)
-    line(Json{{"memory",
-               {{"memory_bytes_peak", *s.memory_bytes_peak}, {"activation_bytes_peak", *s.activation_bytes_peak}}}}
-             .dump(),
-         true);
-  require<DataError>(std::fflush(file_.get()) == 0, path_, ": the log could not be written: ", std::strerror(errno),
-                     ". Free some space, or leave --log out.");
+    line(Json{
+        {"memory", {{"memory_bytes_peak", *s.memory_bytes_peak}, {"activation_bytes_peak", *s.activation_bytes_peak}}}}
+             .dump());
 }
 
 }  // namespace laconic

@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 
-#include "core/clock.h"
 #include "dist/trainer/report.h"
 
 namespace laconic {
@@ -58,14 +57,13 @@ class JsonLog final : public Observer {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   void shorten(const RunInfo& info);
-  void line(std::string text, bool now);
+  void line(std::string text);
   std::string path_;
   bool append_, trains_;
   std::string run_;  // JSON: what stands before all other lines, until it does
   std::unique_ptr<std::FILE, Close> file_;
   int batch_ = 0;             // of a worker
   std::int64_t classes_ = 0;  // of the model
-  Clock::time_point flushed_ = Clock::now();
 };
 
 }  // namespace laconic

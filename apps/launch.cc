@@ -41,6 +41,12 @@ std::optional<std::string> save_of(const std::vector<std::string>& arguments) {
   return save ? save : configured(arguments, "save");
 }
 
+/// Whether the first run goes on from a checkpoint.
+bool resumes(const std::vector<std::string>& arguments) {
+  const auto is_resume = [](const std::string& word) { return word == "--resume" || word.starts_with("--resume="); };
+  return std::ranges::any_of(arguments, is_resume) || configured(arguments, "resume");
+}
+
 /// NAME or NAME:SLOTS.   what : the option, for errors
 Host host_from(const std::string& text, const char* what) {
   const auto colon = text.find(':');
@@ -317,6 +323,12 @@ int launch(const std::vector<std::string>& arguments) {
       "launch: mpirun is not installed. Install Open MPI (Debian: apt-get install openmpi-bin), or train with "
       "threads of one process: ",
       options.app, " --workers ", options.ranks, ".");
+  if (options.restarts > 0 && !resumes(options.app_arguments)) {
+    const std::string save = *save_of(options.app_arguments);
+    require<UsageError>(!holds_checkpoint(save), save,
+                        " holds a checkpoint already, and what begins again would go on ",
+                        "from that (--restarts): give --resume to go on from it now, or another --save");
+  }
   Ending ending = supervise(command);
   std::vector<std::string> reasons;
   while (options.restarts > 0 && ending.failed()) {

@@ -38,6 +38,7 @@ class Scratch {
     const std::string sessions = error ? "" : made(temporary);
     require<DataError>(!sessions.empty(), "launch: no temporary folder could be made (",
                        error ? error.message() : std::strerror(errno), "): set TMPDIR to a folder that can be written");
+    require_room(sessions);
     const std::string shared = made("/dev/shm");
     for (const char* name : {"OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base"})
       environment_.emplace_back(name, sessions);
@@ -79,6 +80,18 @@ class Scratch {
     if (mkdtemp(name.data()) == nullptr) return "";
     folders_.push_back(name);
     return name;
+  }
+  /// mpirun sleeps for ever where there is no room for its files.
+  void require_room(const std::string& folder) const {
+    constexpr off_t kRoom = 4 << 20;
+    const std::string path = folder + "/room";
+    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    const int failed = fd < 0 ? errno : posix_fallocate(fd, 0, kRoom);
+    if (fd >= 0) ::close(fd);
+    if (failed != 0) remove();
+    require<DataError>(failed == 0, "launch: there is no room for Open MPI's files in ", folder, " (",
+                       std::strerror(failed), "): free some space, or set TMPDIR to another folder");
+    ::unlink(path.c_str());
   }
   void remove() const {
     std::error_code ignored;
@@ -151,14 +164,16 @@ class Supervisor {
     take_lines();
     if (!line_.empty()) print_line(line_);
     const int code = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
-    if (!ended_) tell(notes_.end(code));  // else how it ended says nothing of a rank
+    // Whoever signals all processes of a job ends mpirun before the ranks can end in order.
+    const bool all_signalled = interrupt_ && !ended_ && !notes_.verdict();
+    if (!ended_) tell(notes_.end(all_signalled ? 0 : code));  // else how it ended says nothing of a rank
     end_descendants();
     Ending ending{.code = notes_.lost() || ended_ ? exit_code_of(LostRank("")) : code,
                   .interrupted = interrupt_.has_value(),
                   .why = why_};
     // Rank 0 tells the signal that came to it, or SIGINT where it heard of another rank's first.
     const bool stopped = code == 128 + SIGUSR1 || code == 128 + SIGINT;
-    if (interrupt_ && (cut_short_ || stopped)) ending.code = 128 + *interrupt_;
+    if (interrupt_ && (cut_short_ || stopped || (all_signalled && code != 0))) ending.code = 128 + *interrupt_;
     return ending;
   }
 

@@ -173,11 +173,12 @@ void print_link(const TrainOptions& o, const dist::LinkUse& use) {
                100 * use.late_share());
 }
 
-/// Whether an interrupt has come to any rank: all of them learn the same.
+/// Whether an interrupt has come to any rank: all of them learn the same. Rank 0 may still write text before.
 bool interrupt_came_to_any(dist::Worker& worker) {
   std::vector<double> came{interrupt_came() ? 1.0 : 0.0};
-  worker.engine.run("whether to go on with the next seed",
-                    [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(came)); });
+  worker.engine.run(
+      "whether to go on with the next seed",
+      [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(came)); }, kCpu, true);
   return came[0] > 0;
 }
 
@@ -192,12 +193,12 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
   Trace trace;
   if (!o.trace.empty()) observers.add(std::make_unique<TraceKeeper>(trace, o.trace));
   RunSummary summary;
-  std::unique_ptr<Workload> trained;  // rank 0's
   dist::WorldOptions world{
       .workers = o.workers.value_or(ranks > 0 ? 0 : 1), .servers = o.servers.value_or(0), .timeout_seconds = o.timeout};
   world.type_of_service = o.type_of_service;
   world.link = emulated_link(o);
-  const auto train = [&](dist::Worker& worker) {
+  /// Returns rank 0's workload, where it was trained or evaluated.
+  const auto train = [&](dist::Worker& worker) -> std::unique_ptr<Workload> {
     TrainerOptions options = trainer_options(o, worker.engine.size());
     if (!o.trace.empty()) {
       options.trace = &trace;
@@ -208,7 +209,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
       if (ranks > 0) ends_in_order = !o.dry_run;
       serve(worker, *o.method, options);
       if (!o.trace.empty() && !o.dry_run && !o.eval_only) write_trace(trace, worker, o.trace);
-      return;
+      return nullptr;
     }
     std::unique_ptr<Workload> workload = task.workload(o, worker);
     ends_in_order = !o.dry_run;  // before ranks meet: one that a signal ended would take along the others' first steps
@@ -217,7 +218,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
       if (worker.rank == 0) fmt::print("{}", trainer.description());
       if (worker.rank == 0 && o.json)
         fmt::print("{}\n", plan_to_json(trainer.plan().json(), travels(trainer.method().traits()), o.computing));
-      return;
+      return nullptr;
     }
     if (o.eval_only) {
       if (worker.rank == 0) observers.on_start(trainer.info());
@@ -229,20 +230,19 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
       if (worker.rank == 0) summary = done;
       if (!o.trace.empty()) write_trace(trace, worker, o.trace);
     }
-    if (worker.rank == 0) trained = std::move(workload);
+    return worker.rank == 0 ? std::move(workload) : nullptr;
   };
   const dist::WorldReport report = dist::run_workers(world, [&](dist::Worker& worker) {
-    train(worker);
+    if (const std::unique_ptr<Workload> trained = train(worker)) {
+      bool cut_short = false;
+      task.finish(o, *trained, [&] { return cut_short = interrupt_came(); });
+      if (cut_short && summary.stopped.empty()) summary.stopped = "interrupted";
+    }
     if (o.repeat > 1 && interrupt_came_to_any(worker)) interrupted = true;
   });
   if (o.link && !o.dry_run) {
     print_link(o, report.link);
     summary.link_late_share = report.link.late_share();
-  }
-  if (trained) {
-    bool cut_short = false;
-    task.finish(o, *trained, [&] { return cut_short = interrupt_came(); });
-    if (cut_short && summary.stopped.empty()) summary.stopped = "interrupted";
   }
   return summary;
 }

@@ -18,6 +18,7 @@
 
 #include "core/atomic_file.h"
 #include "core/error.h"
+#include "core/parse.h"
 #include "dist/transport/transport.h"
 
 namespace laconic::dist {
@@ -65,6 +66,25 @@ bool is_remote(const std::string& folder) {
 /// A file of this machine for a file of a folder that is not: the same each time.
 std::string local_place(const std::string& path) {
   return fmt::format("/dev/shm/laconic-flight-{}-{:016x}", ::getuid(), std::hash<std::string>()(path));
+}
+
+/// The files of ranks that a training of so many does not have: they are of one with more.
+std::vector<fs::path> files_of_more(const fs::path& folder, int ranks) {
+  std::vector<fs::path> found;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(kFile) && number_from<int>(name.substr(std::strlen(kFile))).value_or(0) >= ranks)
+      found.push_back(entry.path());
+  }
+  return found;
+}
+
+/// With what a link leads to.
+void remove_file(const fs::path& path) {
+  std::error_code ignored;
+  if (const fs::path place = fs::read_symlink(path, ignored); !place.empty()) fs::remove(place, ignored);
+  fs::remove(path, ignored);
 }
 
 int operation_of(int message_slot) { return message_slot / TransportCommunicator::kSlotsPerOperation; }
@@ -119,6 +139,12 @@ std::shared_ptr<FlightRecorder> FlightRecorder::open(const std::string& folder, 
     std::ofstream(fmt::format("{}/{}{}", before, kFile, rank), std::ios::binary) << last;
   }
   ::unlink(path.c_str());
+  if (rank == 0) {
+    for (const fs::path& file : files_of_more(folder, ranks)) {
+      fs::create_directories(folder + "/before", error);
+      fs::rename(file, fs::path(folder) / "before" / file.filename(), error);
+    }
+  }
   std::string place = path;
   if (remote.value_or(is_remote(folder))) {
     place = local_place(fs::absolute(path, error));
@@ -146,12 +172,14 @@ std::shared_ptr<FlightRecorder> FlightRecorder::open(const std::string& folder, 
 FlightRecorder::~FlightRecorder() { ::munmap(memory_, kFlightFileBytes); }
 
 void FlightRecorder::forget() noexcept {
+  const auto& header = *static_cast<const FlightHeader*>(memory_);
+  const fs::path folder = fs::path(path_).parent_path(), before = folder / "before";
+  remove_file(path_);
+  remove_file(before / fs::path(path_).filename());
+  if (header.rank == 0)
+    for (const fs::path& file : files_of_more(before, header.ranks)) remove_file(file);
   std::error_code ignored;
-  if (const fs::path place = fs::read_symlink(path_, ignored); !place.empty()) fs::remove(place, ignored);
-  const fs::path folder = fs::path(path_).parent_path(), name = fs::path(path_).filename();
-  fs::remove(path_, ignored);
-  fs::remove(folder / "before" / name, ignored);
-  fs::remove(folder / "before", ignored);  // the last of the ranks does
+  fs::remove(before, ignored);  // the last of the ranks does
   fs::remove(folder, ignored);
 }
 

@@ -219,7 +219,19 @@ WorldReport run_workers(const WorldOptions& options, const std::function<void(Wo
   {
     ThreadEngine engine([&] { return make_mpi_transport(options.type_of_service); }, options.timeout_seconds);
     connecting.reset();
-    run_rank(engine, servers, body, first);
+    run_rank(
+        engine, servers,
+        [&](Worker& worker) {
+          body(worker);
+          // Rank 0 may still write text or weights, and MPI_Finalize would wait for ever for a rank that stops
+          // meanwhile. One barrier shows who has come, the next one who is there still.
+          const auto meet_twice = [](Communicator& comm) -> Task<> {
+            co_await barrier(comm);
+            co_await barrier(comm);
+          };
+          engine.run("meeting at the end", meet_twice, kCpu, true);
+        },
+        first);
   }
   first.rethrow();
   return {};

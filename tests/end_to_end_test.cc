@@ -581,6 +581,12 @@ TEST(EndToEnd, APlaceThatCannotBeWrittenIsOneSentence) {
                   {dir.path() + "/file/below"});
 }
 
+TEST(EndToEnd, ALaunchWithoutRoomForOpenMpisFilesSaysSo) {
+  NEEDS_MPIRUN();
+  expect_sentence(run("laconic launch -n 2 mnist --data synthetic:20,10 --steps 1", "ulimit -f 1000;"), 1,
+                  {"no room for Open MPI's files", "TMPDIR"});
+}
+
 // A file may not grow beyond 100 KiB: as a disk that is full.
 TEST(EndToEnd, ADiskThatIsFullLeavesTheOldCheckpointAndNoHalfFile) {
   TempFolder dir;
@@ -694,6 +700,29 @@ TEST(HowTrainingsEnd, AfterTheLastRestartItIsSaidWhyEachRunFailed) {
   EXPECT_TRUE(has(r.err, "  run 2: rank 1 was ended by signal 9")) << r.err;
 }
 
+TEST(HowTrainingsEnd, NothingBeginsAgainFromACheckpointOfBefore) {
+  NEEDS_MPIRUN();
+  const TempFolder dir;
+  const std::string common = "mnist --data synthetic:60,20 --quiet --save " + dir.path();
+  ASSERT_EQ(run(common + " --steps 2").exit_code, 0);
+  expect_sentence(run("laconic launch -n 2 --restarts 1 " + common + " --steps 3"), 2,
+                  {dir.path() + " holds a checkpoint already", "--restarts", "--resume"});
+  EXPECT_EQ(run("laconic launch -n 2 --restarts 1 " + common + " --steps 3 --resume").exit_code, 0);
+}
+
+TEST(HowTrainingsEnd, AProcessThatStopsAfterItsLastStepIsLost) {
+  NEEDS_MPIRUN();
+  const TempFolder dir;
+  const std::string log = dir / "log", app = dir / "app";
+  std::ofstream(app) << "#!/bin/sh\nif [ $OMPI_COMM_WORLD_RANK = 1 ]; then\n(until grep -q memory_bytes_peak " << log
+                     << " 2>/dev/null; do sleep 0.02; done; kill -STOP $$) &\nfi\nexec " LACONIC_APPS "/ptb \"$@\"\n";
+  fs::permissions(app, fs::perms::owner_all);
+  expect_sentence(
+      run("laconic launch -n 2 " + app + " --data synthetic:2000,30 --batch 4 --bptt 10 --steps 2 --generate 5000 " +
+          "--timeout 4 --log " + log + " > /dev/null"),
+      3, {"meeting at the end", "no sign of life from rank 1"});
+}
+
 TEST(HowTrainingsEnd, OneThatWasStoppedForLongerThanTheTimeoutGoesOn) {
   const TempFolder dir;
   const std::string log = dir.path() + "/log.jsonl";
@@ -800,6 +829,21 @@ TEST(HowTrainingsEnd, TheExitCodeTellsTheSignalThatStoppedATraining) {
     EXPECT_TRUE(has(r.out, "stopped: interrupted")) << r.out;
     launched.expect_nothing_left();
   }
+}
+
+/// As a service manager and a batch system do.
+TEST(HowTrainingsEnd, ASignalToAllProcessesAtOnceIsNoError) {
+  NEEDS_MPIRUN();
+  Launched launched(" --quiet");
+  const std::string stat = file_text("/proc/" + std::to_string(launched.ranks()[0]) + "/stat");
+  const pid_t mpirun = std::stoi(stat.substr(stat.find(") ") + 4));  // behind its state
+  launched.program().signal(SIGTERM);
+  ::kill(mpirun, SIGTERM);
+  for (const pid_t rank : launched.ranks()) ::kill(rank, SIGTERM);
+  const Result r = launched.program().wait();
+  EXPECT_EQ(r.exit_code, 128 + SIGTERM);
+  EXPECT_EQ(r.err, "");
+  launched.expect_nothing_left();
 }
 
 TEST(HowTrainingsEnd, AHangUpIsNothingToWhatNohupStarted) {

@@ -365,6 +365,8 @@ TEST(Resume, WithEpochsThatEndEarly) {
     EXPECT_TRUE(same_bits(resumed.parameters[0], undisturbed.parameters[0])) << every;
     recipe.trainer.epoch_steps = 4;
     expect_error<DataError>([&] { train(recipe); }, {"epoch-steps=3", "epoch-steps=4"});
+    recipe.trainer.epoch_steps.reset();
+    expect_error<DataError>([&] { train(recipe); }, {"epoch-steps=3", "epoch-steps=all"});
   }
 }
 
@@ -562,6 +564,22 @@ TEST(Resume, OnlyTheNewestCheckpointsAreKept) {
     for (int i = 0; i < keep; ++i)
       EXPECT_EQ(CheckpointStore::read_manifest(all[static_cast<std::size_t>(i)]).step, 10 - 2 * i);
   }
+}
+
+TEST(Resume, ADamagedCheckpointTakesNoPlaceOfThoseThatAreKept) {
+  const TempFolder folder;
+  Recipe recipe = recipe_of(kResumeCases[0], 2);
+  recipe.trainer.save = folder.path(), recipe.trainer.keep = 3;
+  recipe.trainer.save_every = Every{2, true}, recipe.trainer.steps = 10;
+  train(recipe);
+  const std::string damaged = CheckpointStore::all_in(folder.path())[1];
+  std::filesystem::resize_file(damaged + "/rank-1.safetensors", 100);
+  recipe.trainer.resume = folder.path(), recipe.trainer.steps = 12;
+  train(recipe);
+  std::vector<std::int64_t> steps;
+  for (const std::string& kept : CheckpointStore::all_in(folder.path()))
+    steps.push_back(CheckpointStore::read_manifest(kept).step);
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{12, 10, 6}));
 }
 
 /// Says when this worker has come to its seventh loss.

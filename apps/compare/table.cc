@@ -209,10 +209,13 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
     row.blocks = blocks.size();
     row.step_ms = median(blocks);
     if (!ratios.empty()) row.ratio = median(ratios);
-    if (std::all_of(all.begin(), all.end(), [](const auto& s) { return s.bytes_sent.has_value(); }))
-      row.bytes_sent = mean_of_steps(all);
+    const auto counted_in_all = [&](auto figure) {
+      return std::ranges::all_of(all, [&](const Trial::Step& step) { return (step.*figure).has_value(); });
+    };
+    if (counted_in_all(&Trial::Step::bytes_sent)) row.bytes_sent = mean_of_steps(all);
     row.bytes_dense = median_of(all, &Trial::Step::bytes_dense);
-    row.exposed_ms = median_of(all, &Trial::Step::exposed_ms);
+    if (counted_in_all(&Trial::Step::exposed_ms))
+      row.exposed_ms = median_of(all, [](const auto& s) { return *s.exposed_ms; });
     if (row.reached_target == row.runs) row.seconds_to_target = median(times).value;
     mean_and_deviation(accuracies, row.accuracy, row.accuracy_spread);
     if (losses.size() == evaluated) mean_and_deviation(losses, row.loss, row.loss_spread);

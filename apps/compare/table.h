@@ -19,8 +19,8 @@ struct Trial {
   std::int64_t exchange_every = 1;         ///< steps from exchange to exchange
   std::optional<std::int64_t> steps_made;  ///< as its last line of output says
   struct Step {
-    double ms = 0, exposed_ms = 0;
-    std::optional<double> bytes_sent;  ///< none: not counted
+    double ms = 0;
+    std::optional<double> exposed_ms{}, bytes_sent{};  ///< none: not counted
     double bytes_dense = 0;
     std::int64_t epoch = 0;  ///< from 1
   };
@@ -61,7 +61,8 @@ struct Row {
   bool whole_rounds = true;          ///< so many were there in each run
   std::optional<Median> ratio;       ///< its step time / that of the first set, block by block or run by run
   std::optional<double> bytes_sent;  ///< mean of a step; none if it was not counted
-  double bytes_dense = 0, exposed_ms = 0;           ///< median of a step
+  double bytes_dense = 0;            ///< median of a step
+  std::optional<double> exposed_ms;  ///< likewise; none if it was not counted
   std::optional<double> accuracy, accuracy_spread;  ///< per cent at the end; mean and standard deviation over seeds
   std::optional<double> loss, loss_spread;          ///< of the test set, likewise; none if one of them is not finite
   std::optional<double> perplexity, perplexity_spread;  ///< of a language model on its validation set, likewise

@@ -83,7 +83,7 @@ Trial read_trial(const std::string& log, const std::string& out, const std::stri
                                count<std::int64_t>(eval, "samples")});
       if (const auto error = if_number(eval, "top1_error")) t.evaluations.back().accuracy = 100 - *error;
     } else if (entry.contains("step")) {
-      t.steps.push_back({number(entry, "step_ms"), number(entry, "exposed_ms"),
+      t.steps.push_back({number(entry, "step_ms"), if_number(entry, "exposed_ms"),
                          entry.contains("bytes_sent") && entry["bytes_sent"].is_null()
                              ? std::nullopt
                              : std::optional(number(entry, "bytes_sent")),
@@ -101,14 +101,14 @@ std::vector<Trial::Step> in_rounds(std::vector<Trial::Step> steps, std::int64_t 
   std::vector<Trial::Step> rounds;
   each_round(steps.size(), static_cast<std::size_t>(every), [&](std::size_t begin, std::size_t n) {
     const double share = 1 / static_cast<double>(n);
-    Trial::Step& mean = rounds.emplace_back(Trial::Step{.bytes_sent = 0.0, .epoch = steps[begin].epoch});
+    Trial::Step& mean =
+        rounds.emplace_back(Trial::Step{.exposed_ms = 0.0, .bytes_sent = 0.0, .epoch = steps[begin].epoch});
+    const auto add = [share](std::optional<double>& to, const std::optional<double>& value) {
+      to = to && value ? std::optional(*to + share * *value) : std::nullopt;
+    };
     for (std::size_t i = begin; i < begin + n; ++i) {
-      mean.ms += share * steps[i].ms, mean.exposed_ms += share * steps[i].exposed_ms;
-      mean.bytes_dense += share * steps[i].bytes_dense;
-      if (mean.bytes_sent && steps[i].bytes_sent)
-        *mean.bytes_sent += share * *steps[i].bytes_sent;
-      else
-        mean.bytes_sent.reset();
+      mean.ms += share * steps[i].ms, mean.bytes_dense += share * steps[i].bytes_dense;
+      add(mean.exposed_ms, steps[i].exposed_ms), add(mean.bytes_sent, steps[i].bytes_sent);
     }
   });
   return rounds;

@@ -85,6 +85,16 @@ std::string file_of_rank(const std::string& checkpoint, int rank) {
   return fmt::format("{}/rank-{}.safetensors", checkpoint, rank);
 }
 
+/// Whether the ranks' files have their lengths. What is in them is not read: whoever resumes does that.
+bool has_files(const std::string& checkpoint, const Manifest& m) {
+  for (std::size_t r = 0; r < m.ranks.size(); ++r) {
+    std::error_code error;
+    const auto bytes = fs::file_size(file_of_rank(checkpoint, static_cast<int>(r)), error);
+    if (error || bytes != m.ranks[r].bytes) return false;
+  }
+  return true;
+}
+
 /// Whether this is the name of a run's sign: "sign-", and the 16 digits by which it calls itself.
 bool is_sign(const std::string& name) {
   return name.starts_with("sign-") && name.size() == 5 + 16 &&
@@ -297,7 +307,10 @@ void CheckpointStore::complete(const Manifest& m, int keep) const {
     if (name == mine) continue;
     bool stays = kept < keep && name < mine && is_complete(checkpoint);
     try {
-      stays = stays && !other_training(read_manifest(checkpoint).fingerprint, m.fingerprint);
+      if (stays) {
+        const Manifest older = read_manifest(checkpoint);
+        stays = has_files(checkpoint, older) && !other_training(older.fingerprint, m.fingerprint);
+      }
     } catch (const DataError&) {
       stays = false;
     }

@@ -37,7 +37,7 @@ std::string fingerprint(const dist::Method& method, const TrainerOptions& o, int
                 " decay=", opt.decay.weight_decay, " ", opt.decay.norm_and_bias, "\nbetas=", opt.beta1, " ", opt.beta2,
                 "\nlr=", o.lr_rule.empty() ? concat(o.lr) : o.lr_rule, "\nschedule=", o.schedule.text(),
                 "\nclip=", static_cast<int>(o.clip.kind), ":", o.clip.limit, "\naccumulate=", o.accumulate,
-                o.epoch_steps ? concat("\nepoch-steps=", *o.epoch_steps) : "", "\ndropout=", o.dropout,
+                "\nepoch-steps=", o.epoch_steps ? concat(*o.epoch_steps) : "all", "\ndropout=", o.dropout,
                 "\nsync=", method.name(), "\nmean=", o.mean, "\non-nan=", o.skip_nan, "\nmethod=", method.name(), " ",
                 method.fingerprint(),
                 served ? "\nservers=" + (servers > 0 ? std::to_string(servers) : std::string("colocated")) : "",

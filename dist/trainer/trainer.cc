@@ -147,6 +147,12 @@ void Trainer::agree_on_plan() {
     }
   }
   take_plan(meet(worker_.engine, "agreement on the plan", text)[0]);
+  if (worker_.rank == 0 && resumed && !goes_on && is_.joins && !chooses) {
+    const std::string then = dist::Plan::from_json(resumed->plan, arena_->parameters(), o_.resume).codec;
+    if (then != plan_.codec)
+      fmt::print(stderr, "laconic: note: the codec is {} now, and was {} when {} was written\n", plan_.codec, then,
+                 checkpoints_->folder());
+  }
   if (worker_.rank == 0 && worker_.size > 1 && (receipt_ || o_.replan))
     watch_.emplace(receipt_ ? std::optional(receipt_->step_ms) : std::nullopt, is_.period), figures_.watch(*watch_);
 }

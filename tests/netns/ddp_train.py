@@ -220,7 +220,7 @@ def train(rank, options, port=None):
         if not math.isfinite(value):
             sys.exit(f'ddp_train: the loss is {value} in step {step + 1}')
         write({'step': step + 1, 'epoch': epoch + 1, 'loss': value, 'lr': lr, 'step_ms': 1e3 * (time.perf_counter() - start),
-               'bytes_sent': None, 'bytes_dense': 4 * sum(p.numel() for p in network.parameters()) * 2 * (size - 1) // size, 'exposed_ms': 0})
+               'bytes_sent': None, 'bytes_dense': 4 * sum(p.numel() for p in network.parameters()) * 2 * (size - 1) // size})
         ends = batch + 1 == per_epoch
         if options.eval_every and (step + 1 == total or ends and (epoch + 1) % options.eval_every == 0):
             error, loss, count = evaluate(network, images, form, rank, size)
