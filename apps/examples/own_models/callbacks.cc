@@ -22,7 +22,7 @@ struct RateFinder final : Observer {
   }
 };
 
-/// Saves the model whenever an evaluation is the best so far; has seen enough after so many that were not.
+/// Saves the model whenever an evaluation is better than the best by 0.001; has seen enough after so many that were not.
 struct KeepBest final : Observer {
   const Module& model;
   std::string file;
@@ -30,7 +30,7 @@ struct KeepBest final : Observer {
   double best = INFINITY;
   KeepBest(const Module& its, std::string where, int patient) : model(its), file(std::move(where)), patience(patient) {}
   void on_eval(const EvalReport& eval) override {
-    if (eval.loss < best) {
+    if (eval.loss < best - 0.001) {
       best = eval.loss, bad = 0;
       save_safetensors(model.state_dict(), file);
     } else {
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
     Supervised task(model, train, test, CrossEntropy(), worker, {.batch = 16});
     KeepBest keep(*model, "best.safetensors", 5);
     const RunSummary summary =
-        Trainer(worker, task, {.epochs = 60, .lr = rate[0], .stop_requested = [&] { return keep.enough(); }}, &keep)
+        Trainer(worker, task, {.epochs = 1000, .lr = rate[0], .stop_requested = [&] { return keep.enough(); }}, &keep)
             .run();
     if (worker.rank == 0) best = keep.best, epochs = summary.last_eval->epoch;
   });
