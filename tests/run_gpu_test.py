@@ -43,7 +43,12 @@ def main(build):
         expect(status == 0 and last.startswith("0 passed, 0 failed") and "not begun before the deadline: " in last, last)
         expect(not tables & names, names)
 
-        fakes = {"apps/laconic": "exit 3",
+        packed = os.path.join(temporary, "packed")
+        subprocess.run(["bash", SCRIPT, results], env=dict(os.environ, SETUP_ARGS="none", BUILD=build, PACK=packed), check=True)
+        status, last, names = run(results, packed, PARTS="codec")
+        expect(status == 0 and "codec.md" in names, status, last, names)
+
+        fakes = {"apps/laconic": "[ \"$2\" = --help ] || exit 3",
                  "tests/cuda_test": "case $1 in\n--gtest_list*) printf 'CudaLibraries.\\n  A\\nCudaDevices.\\n  B\\n';;\n"
                                     "*Libraries*) sleep 60;;\n*) echo '[  FAILED  ] CudaDevices.B (0 ms)'; exit 1;;\nesac"}
         for path, script in fakes.items():

@@ -114,7 +114,7 @@ class StreamPool {
     if (!caches()) {
       fresh = true;
       void* p = nullptr;
-      made_or_full(cudaMallocAsync(&p, bytes, stream_));
+      made_or_full(cudaMallocAsync(&p, std::max<std::size_t>(1, bytes), stream_));
       return {static_cast<std::byte*>(p), size, this};
     }
     std::lock_guard lock(mutex_);
