@@ -59,7 +59,7 @@ class ImageTask final : public Task {
     return std::make_unique<ImageClassification>(make_model(o, data->classes), data, worker.rank, worker.size, task);
   }
 
-  void finish(const TrainOptions& o, Workload&, const Stop&) override { save_labels(o, data_.get()->class_names); }
+  void begin(const TrainOptions& o) override { save_labels(o, data_.get()->class_names); }
 
  private:
   bool crops_and_flips_;

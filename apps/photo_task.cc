@@ -55,7 +55,7 @@ class PhotoTask final : public Task {
                                                  worker.size, options);
   }
 
-  void finish(const TrainOptions& o, Workload&, const Stop&) override { save_labels(o, data_.get()->classes); }
+  void begin(const TrainOptions& o) override { save_labels(o, data_.get()->classes); }
 
  private:
   Once<PhotoDataset> data_;

@@ -84,9 +84,15 @@ int predict(const Program& program, const TrainOptions& options) {
   const Shape& image = input.shape;
   std::vector<std::string> names = input.classes;
   if (const std::string file = labels_for(o, where); !file.empty()) {
-    names = read_labels(file);
-    require<DataError>(names.size() == static_cast<std::size_t>(classes), file, " names ", names.size(),
-                       " classes, but the weights have ", classes, ". Name another with --labels.");
+    const std::vector<std::string> read = read_labels(file);
+    const bool fits = read.size() == static_cast<std::size_t>(classes);
+    require<DataError>(fits || o.labels.empty(), file, " names ", read.size(), " classes, but the weights have ",
+                       classes, ". Name another with --labels.");
+    if (fits)
+      names = read;
+    else
+      fmt::print(stderr, "laconic: note: {} names {} classes, and the weights have {}: it is passed over\n", file,
+                 read.size(), classes);
   }
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   std::vector<std::uint8_t> file;
@@ -126,7 +132,7 @@ int predict(const Program& program, const TrainOptions& options) {
 }
 
 void save_labels(const TrainOptions& o, const std::vector<std::string>& names) {
-  if (o.trainer.save.empty() || o.eval_only) return;
+  if (o.trainer.save.empty()) return;
   const std::string file = o.trainer.save + "/labels.txt";
   std::error_code ignored;
   if (names.empty()) {

@@ -19,12 +19,14 @@ class Task {
   /// One worker's part. Called by every worker on its own thread; data is read by the first. throws UsageError where
   /// model and data do not fit
   virtual std::unique_ptr<Workload> workload(const TrainOptions& options, const dist::Worker& worker) = 0;
-  /// What rank 0's workload is good for when a run has ended, on the main thread: its weights are there, its trainer is
-  /// not. What takes long asks `stop` now and then.
-  virtual void finish(const TrainOptions&, Workload&, const Stop& stop) = 0;
+  /// On rank 0 before the first step, where --save is this training's.
+  virtual void begin(const TrainOptions&) {}
+  /// What rank 0's workload is good for when a run has ended: its weights are there, its trainer is not. What takes
+  /// long asks `stop` now and then.
+  virtual void finish(const TrainOptions&, Workload&, const Stop&) {}
 };
 
-/// Training on images that are in memory. At the end saves the names of the classes, as the next one does.
+/// Training on images that are in memory. Saves the names of the classes, as the next one does.
 std::unique_ptr<Task> make_image_task(const Program& program, const TrainOptions& options);
 /// Training on photographs of any size, from folders, lists or packs.
 std::unique_ptr<Task> make_photo_task(const TrainOptions& options);

@@ -226,6 +226,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
       const std::optional<EvalReport> test = trainer.evaluate_at_the_end();
       if (worker.rank == 0) summary.last_eval = report, summary.test = test, summary.steps = trainer.step();
     } else {
+      if (worker.rank == 0) task.begin(o);
       const RunSummary done = trainer.run();
       if (worker.rank == 0) summary = done;
       if (!o.trace.empty()) write_trace(trace, worker, o.trace);
@@ -361,7 +362,6 @@ int run_training(const TrainOptions& options, Task& task) {
 
 class OwnTask final : public Task {
  public:
-  void finish(const TrainOptions&, Workload&, const Stop&) override {}
   explicit OwnTask(const Program& program) : make_(program.task) {}
   std::unique_ptr<Workload> workload(const TrainOptions& o, const dist::Worker& worker) override {
     OwnTaskOptions own;

@@ -81,7 +81,7 @@ void add_text_settings(Settings& s, TrainOptions& o, bool gpt) {
         *to = whole<int>(text, where, 1);
         if (*to > kMost) refuse(text + " are more than a model may have", where, concat("give at most ", kMost));
       });
-    s.flag("no-shuffle", o.images.shuffle, "read the blocks in the text's order", false);
+    s.flag("no-shuffle", o.images.shuffle, "each worker reads the blocks of its part in their order", false);
     s.text("export", "FILE", o.export_path, "at the end write GPT-2's weights as Hugging Face has them\n(safetensors)");
   } else {
     s.whole_number<std::int64_t>("bptt", "T", o.bptt, 1, "words of each stream in one step");

@@ -67,7 +67,7 @@ const char* to_string(JpegDecoder decoder);  ///< "stb", "libjpeg"
 /// Decodes at least `wanted` (of the whole picture, at full size) to RGB; `image.part` says what was decoded, and
 /// `image` keeps its buffer. Grey becomes RGB; CMYK and YCCK are taken as Adobe stores them, inverted, R = C K / 255;
 /// alpha is dropped; of 16 bits the upper 8 count; EXIF, orientation included, is not looked at: what PIL's
-/// convert("RGB") gives, and so torchvision's loader.
+/// convert("RGB") gives, and so torchvision's loader (but PIL clips grey of 16 bits at 255).
 ///
 /// `most_scale` is 1, 2, 4 or 8. Above 1 libjpeg may decode at up to that fraction of the size, by a smaller inverse
 /// DCT: image.scale says at which, and image.part is in pixels of the reduced picture. stb_image always decodes all.

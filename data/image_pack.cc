@@ -116,6 +116,10 @@ Record record_of(const ImageSource& source, std::int64_t i, const PackOptions& o
              .height = side(image.height),
              .window = {}};
   r.window = {0, 0, r.width, r.height};
+  constexpr int kMostOfJpeg = 65500;
+  require<DataError>(std::max(r.width, r.height) <= kMostOfJpeg, name, " would have ", r.width, " x ", r.height,
+                     " pixels, and a JPEG has at most ", kMostOfJpeg,
+                     " a side. Leave it out, or pack with another size.");
   ResizeBuffers buffers;
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(r.width) * static_cast<std::size_t>(r.height) * 3 +
                                    Image::kSlack);

@@ -141,7 +141,10 @@ std::vector<std::string> lines_of(const std::string& path) {
   require<DataError>(bytes.size() <= kMostBytes, path, " has more than ", grouped(kMostBytes),
                      " bytes. Pack the images (laconic pack), or give a shorter list.");
   std::vector<std::string> lines;
-  for (auto at = bytes.begin(); at != bytes.end();) {
+  constexpr std::uint8_t kByteOrderMark[] = {0xEF, 0xBB, 0xBF};
+  const bool marked =
+      bytes.size() >= 3 && std::equal(std::begin(kByteOrderMark), std::end(kByteOrderMark), bytes.begin());
+  for (auto at = bytes.begin() + (marked ? 3 : 0); at != bytes.end();) {
     const auto end = std::find(at, bytes.end(), '\n');
     lines.emplace_back(at, end);
     require<DataError>(lines.back().find('\0') == std::string::npos, path, " has a byte 0 in line ", lines.size(),
@@ -215,22 +218,73 @@ std::string part_in(const std::string& folder, const char* name) {
   return "";
 }
 
+/// The class that each name is, or whose first word it is; -1: none, or several have that word.
+std::vector<std::int32_t> numbers_of(const std::vector<std::string>& names, const std::vector<std::string>& classes) {
+  std::map<std::string, std::int32_t> whole, first_words;
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    const auto number = static_cast<std::int32_t>(c);
+    whole.emplace(classes[c], number);
+    const auto [word, is_new] = first_words.emplace(classes[c].substr(0, classes[c].find(' ')), number);
+    if (!is_new) word->second = -1;
+  }
+  std::vector<std::int32_t> numbers;
+  for (const std::string& name : names) {
+    const auto a = whole.find(name), b = first_words.find(name);
+    numbers.push_back(a != whole.end() ? a->second : b != first_words.end() ? b->second : -1);
+  }
+  return numbers;
+}
+
+[[noreturn]] void refuse_class(const std::string& where, const std::string& name, std::size_t classes) {
+  throw DataError(concat(where, " has a folder ", name, " that is none of the ", classes,
+                         " classes. Take it out, or give all names of classes with `labels` FILE."));
+}
+
 /// Puts numbers of classes in the place of numbers of names.
 void number_labels(Listing& listing, const std::vector<std::string>& classes) {
   if (listing.names.empty()) return;
-  std::map<std::string, std::int32_t> numbers;
-  for (std::size_t c = 0; c < classes.size(); ++c) {
-    numbers.emplace(classes[c], static_cast<std::int32_t>(c));
-    numbers.emplace(classes[c].substr(0, classes[c].find(' ')), static_cast<std::int32_t>(c));
-  }
-  std::vector<std::int32_t> number_of;
-  for (const std::string& name : listing.names) {
-    const auto found = numbers.find(name);
-    require<DataError>(found != numbers.end(), listing.where, " has a folder ", name, " that is none of the ",
-                       classes.size(), " classes. Take it out, or give all names of classes with `labels` FILE.");
-    number_of.push_back(found->second);
-  }
+  const std::vector<std::int32_t> number_of = numbers_of(listing.names, classes);
+  for (std::size_t i = 0; i < number_of.size(); ++i)
+    if (number_of[i] < 0) refuse_class(listing.where, listing.names[i], classes.size());
   for (std::int32_t& label : listing.files->labels()) label = number_of[static_cast<std::size_t>(label)];
+}
+
+/// The images of a pack that numbers its classes in its own way.
+class Renumbered final : public ImageSource {
+ public:
+  Renumbered(std::shared_ptr<const ImageSource> images, std::vector<std::int32_t> number_of)
+      : images_(std::move(images)), number_of_(std::move(number_of)) {}
+  std::int64_t size() const override { return images_->size(); }
+  std::int32_t label(std::int64_t i) const override { return number_of_[static_cast<std::size_t>(images_->label(i))]; }
+  std::string name(std::int64_t i) const override { return images_->name(i); }
+  std::span<const std::uint8_t> read(std::int64_t i, std::vector<std::uint8_t>& buffer) const override {
+    return images_->read(i, buffer);
+  }
+  void add_to(Digest& digest) const override {
+    images_->add_to(digest);
+    digest.add(number_of_.data(), number_of_.size() * sizeof number_of_[0]);
+  }
+  void add_sizes_to(Digest& digest) const override { images_->add_sizes_to(digest); }
+
+ private:
+  const std::shared_ptr<const ImageSource> images_;
+  const std::vector<std::int32_t> number_of_;
+};
+
+/// The validation images of a pack, or all of one that has none, by these classes' numbers. A pack whose classes are
+/// called by their numbers keeps them.
+std::shared_ptr<const ImageSource> validation_of(const ImagePack& pack, const std::string& where,
+                                                 const std::vector<std::string>& classes) {
+  const std::shared_ptr<const ImageSource> images = pack.validation() ? pack.validation() : pack.train();
+  const std::vector<std::string>& names = pack.classes();
+  bool numbered = true;
+  for (std::size_t c = 0; c < names.size(); ++c) numbered &= names[c] == std::to_string(c);
+  if (numbered || names == classes) return images;
+  const std::vector<std::int32_t> number_of = numbers_of(names, classes);
+  for (std::int64_t i = 0; i < images->size(); ++i)
+    if (const auto label = static_cast<std::size_t>(images->label(i)); number_of[label] < 0)
+      refuse_class(where, names[label], classes.size());
+  return std::make_shared<const Renumbered>(images, number_of);
 }
 
 std::vector<std::string> classes_of(const std::vector<Listing*>& listings, const std::string& labels) {
@@ -288,7 +342,10 @@ std::string labels_beside(const std::string& folder) {
 }
 
 PhotoDataset open_photos(const std::string& data, const std::string& labels) {
-  if (is_synthetic(data)) return generated(data);
+  if (is_synthetic(data)) {
+    require<UsageError>(labels.empty(), "generated images have classes of their own (`labels`): leave it out");
+    return generated(data);
+  }
   std::error_code ignored;
   std::string train = data, validation;
   fs::path folder = fs::path(data).parent_path(), named = data;  // where names of classes may lie; what it is called by
@@ -298,6 +355,7 @@ PhotoDataset open_photos(const std::string& data, const std::string& labels) {
     if (train.empty()) train = data;
   } else if (const auto comma = data.find(','); comma != std::string::npos && !fs::exists(data, ignored)) {
     train = data.substr(0, comma), validation = data.substr(comma + 1);
+    while (train.size() > 1 && train.ends_with('/')) train.pop_back();  // its parent is wanted
     folder = fs::path(train).parent_path();
     named = fs::absolute(train).parent_path();
   }
@@ -315,7 +373,7 @@ PhotoDataset open_photos(const std::string& data, const std::string& labels) {
   for (Listing* l : listings) number_labels(*l, photos.classes);
   photos.train = first.pack ? first.pack->train() : first.listing->files;
   if (second.pack)
-    photos.validation = second.pack->validation() ? second.pack->validation() : second.pack->train();
+    photos.validation = validation_of(*second.pack, validation, first.pack ? first.pack->classes() : photos.classes);
   else if (second.listing)
     photos.validation = second.listing->files;
   else if (first.pack)

@@ -36,8 +36,9 @@ struct ResizeBuffers {
 ///   w(i) = max(0, 1 - |i + 0.5 - c| / max(1, scale)),   c = (o + 0.5) scale + the box's start,   then made to add up
 ///   to 1
 /// Across first, rounded to 8 bits, then down, weights rounded to 2^-22: in integers, so that every processor gives the
-/// same bits, those of PIL's Image.resize(…, BILINEAR, box), and so torchvision's on PIL's images. Only rows and
-/// columns of the window are computed.
+/// same bits: those of PIL's Image.resize(…, BILINEAR) of the box, cut out, and so torchvision's on PIL's images.
+/// (Pillow 13 goes down first where that is less work, and may differ by 1.) Only rows and columns of the window are
+/// computed.
 ///   picture : holds at least source(…)   ->   out : u8 [window.height, window.width, 3]
 /// Coordinates are the picture's, reduced by its scale; `out` has room for Image::kSlack bytes more.
 /// source: Pillow, Image.resize (its documentation of filters); Turkowski, "Filters for common resampling tasks", 1990

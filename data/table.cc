@@ -29,20 +29,23 @@ class CsvLines {
     std::vector<std::string> values;
     while (at_ < text_.size()) {
       ++line_;
-      values = values_of_line();
-      if (values.size() > 1 || !values[0].empty()) return values;
+      bool is_empty = true;
+      values = values_of_line(is_empty);
+      if (!is_empty) return values;
     }
     return {};
   }
   std::int64_t line() const { return line_; }
 
  private:
-  std::vector<std::string> values_of_line() {
+  /// is_empty : becomes false where the line has anything, if only quotes
+  std::vector<std::string> values_of_line(bool& is_empty) {
     std::vector<std::string> values(1);
     const std::int64_t first = line_;
     bool quoted = false;
     for (; at_ < text_.size(); ++at_) {
       const char c = text_[at_];
+      is_empty &= c == '\n' || c == '\r';
       if (quoted) {
         line_ += c == '\n';
         if (c != '"')

@@ -336,10 +336,16 @@ TextDataset load_text(const std::string& path, const Tokens& tokens) {
   return data;
 }
 
-std::uint64_t fingerprint(const TextDataset& data) {
+static Digest digest_of(const Vocabulary& vocabulary) {
   Digest digest;
-  for (std::int32_t i = 0; i < data.vocabulary.size(); ++i)
-    digest.add(data.vocabulary.word(i).data(), data.vocabulary.word(i).size());
+  for (std::int32_t i = 0; i < vocabulary.size(); ++i) digest.add(vocabulary.word(i).data(), vocabulary.word(i).size());
+  return digest;
+}
+
+std::uint64_t fingerprint(const Vocabulary& vocabulary) { return digest_of(vocabulary).value(); }
+
+std::uint64_t fingerprint(const TextDataset& data) {
+  Digest digest = digest_of(data.vocabulary);
   for (const auto* part : {&data.train, &data.valid, &data.test}) digest.add(*part);
   return digest.value();
 }

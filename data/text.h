@@ -96,6 +96,8 @@ TextDataset load_text(const std::string& path, const Tokens& tokens = {});
 
 /// A number that differs (but for chance) between texts of different content, whatever their names: ranks compare it.
 std::uint64_t fingerprint(const TextDataset& data);
+/// Likewise of the tokens alone, in their order: weights are good for one vocabulary.
+std::uint64_t fingerprint(const Vocabulary& vocabulary);
 
 /// One worker's contiguous streams of a text, each foretelling its next word at every word. Reads a text that must
 /// outlive it; any segment can be asked for at any time.

@@ -61,6 +61,21 @@ TEST(ImagePack, HoldsTheFilesAsTheyAre) {
   EXPECT_EQ(open_photos(packed.path + "," + packed.path).validation->size(), 1);
 }
 
+TEST(ImagePack, ValidationImagesKeepTheNamesOfTheirClasses) {
+  const Packed packed;
+  const std::string val = packed.dir / "val.pack";
+  BadFiles bad(0, [](const std::string&) {});
+  write_pack(open_photos(packed.dir / "val"), val, {}, bad, kSilent);  // of one class, dog, which has number 0 there
+  for (const std::string& train : {packed.dir / "train", packed.path}) {
+    const PhotoDataset photos = open_photos(train + "," + val);
+    EXPECT_EQ(photos.validation->label(0), 1) << train;
+    EXPECT_NE(photos.fingerprint(), open_photos(train + "," + (packed.dir / "train")).fingerprint());
+  }
+  write_pack(open_photos(packed.dir / "train"), val, {}, bad, kSilent);
+  expect_error<DataError>([&] { open_photos((packed.dir / "val") + "," + val); },
+                          {"has a folder cat that is none of the 1 classes"});
+}
+
 TEST(ImagePack, TheFormatIsWhatTheHeaderSays) {
   const Packed packed;
   const File file = packed.bytes();

@@ -62,6 +62,19 @@ TEST(ImageSource, NamesOfClassesGiveTheNumbers) {
   expect_error<DataError>([&] { open_photos(dir.path()); }, {dir / "val", "has a folder n09"});
 }
 
+TEST(ImageSource, AFolderIsTheLineThatIsItsNameElseTheOneThatBeginsSo) {
+  const TempFolder dir;
+  for (const char* file : {"train/sea/1.jpg", "train/sea lion/1.jpg", "train/n02/1.jpg"}) dir.write(file, kSmall);
+  dir.write("some.txt", text("\xEF\xBB\xBFsea lion\nsea\nn02 zebra\n"));
+  EXPECT_EQ(names_of(*open_photos(dir / "train", dir / "some.txt").train, dir / "train"),
+            (Names{"n02/1.jpg 2", "sea/1.jpg 1", "sea lion/1.jpg 0"}));
+  dir.write("some.txt", text("sea lion\nsea horse\nn02 zebra\n"));
+  expect_error<DataError>([&] { open_photos(dir / "train", dir / "some.txt"); }, {"has a folder sea that is none"});
+  dir.write("synsets.txt", text("n00 fish\nn02\nsea\nsea lion\n"));
+  EXPECT_EQ(open_photos((dir / "train/") + "," + (dir / "train/")).classes.size(), 4u);
+  expect_error<UsageError>([&] { open_photos("synthetic:20,10", dir / "synsets.txt"); }, {"`labels`"});
+}
+
 TEST(ImageSource, ListsAreTakenAsTheyStand) {
   const TempFolder dir;
   dir.write("train.txt", text("b/2.jpg 1\nb/1.jpg\t1\r\n\na b/1 2.jpg 0"));

@@ -133,8 +133,8 @@ TEST(SmallImages, PredictNamesWhatEvaluationCounts) {
       pictures += " " + (dir / concat(i, ".ppm"));
     }
     std::set<std::string> answers;
-    for (const std::string& from :
-         {"--init " + (dir / "run/weights.safetensors"), "--resume --save " + (dir / "run")}) {
+    for (const std::string& from : {"--init " + (dir / "run/weights.safetensors"), "--resume --save " + (dir / "run"),
+                                    "--resume $(ls -d " + (dir / "run") + "/checkpoint-*/ | tail -n 1)"}) {
       const Result said = run(concat(program, " --threads 1 --data nowhere --json ", from, " --predict", pictures));
       ASSERT_EQ(said.exit_code, 0) << said.err;
       const Json predictions = last_line(said.out)["predictions"];
@@ -199,6 +199,32 @@ TEST(SmallImages, LabelsAreSavedAndPicturesOfAnySizeAreTaken) {
       run("cifar10 --threads 1 --data mnist:synthetic:10,10 --init " + file + " --predict " + (dir / "tall.jpg")), 2,
       {"takes images of [3, 32, 32]", "has [1, 28, 28]"});
   expect_photo_sentence(run("mnist --labels x --data synthetic:10,10"), 2, {"(--labels): add --predict"});
+}
+
+TEST(SmallImages, LabelsThatLieThereAreTheTrainingsFromItsBeginning) {
+  const TempFolder dir;
+  dir.write("s/labels.txt", File{'o', 'l', 'd'});
+  Background training("mnist --data synthetic:60,20 --epochs 1000000 --quiet --overwrite --save " + (dir / "s") +
+                      " --log " + (dir / "log"));
+  ASSERT_TRUE(eventually([&] { return !file_text(dir / "log").empty(); }));
+  EXPECT_NE(file_text(dir / "s/labels.txt"), "old");
+  training.signal(SIGKILL);
+  training.wait();
+  // A file of another count, which nobody named, is passed over.
+  const std::string file = dir / "w.safetensors";
+  const auto model = make_model("lenet", {});
+  model->initialize(1);
+  StateDict weights = model->state_dict();
+  weights.set_text("mean", "0.5"), weights.set_text("std", "0.25");
+  save_safetensors(weights, file);
+  dir.write("labels.txt", File{'o', 'n', 'e'});
+  dir.write("x.jpg", jpeg_of(28, 28));
+  const std::string predict = "mnist --threads 1 --data nowhere --init " + file + " --predict " + (dir / "x.jpg");
+  Result said = run(predict);
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(has(said.err, "labels.txt names 1 classes, and the weights have 10")) << said.err;
+  said = run(predict + " --labels " + (dir / "labels.txt"));
+  EXPECT_EQ(said.exit_code, 1);
 }
 
 TEST(SmallImages, ANewHeadTakesOtherClasses) {

@@ -97,6 +97,23 @@ void expect_refusal(const std::string& options, int exit_code, const std::string
   EXPECT_EQ(r.err, "laconic: error: " + sentence + "\n");
 }
 
+TEST(Ptb, WeightsOfOtherWordsAreRefused) {
+  const TempFolder dir;
+  for (const auto& [file, words] : {std::pair{"one.txt", "a b c "}, {"other.txt", "c a b "}}) {
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += std::string(words) + words + "\n";
+    dir.write(file, {text.begin(), text.end()});
+  }
+  const std::string common = "ptb --batch 2 --bptt 5 --threads 1 --quiet --data " + dir.path() + "/";
+  ASSERT_EQ(run(common + "one.txt --steps 1 --save " + (dir / "s")).exit_code, 0);
+  const std::string weights = " --steps 1 --init " + (dir / "s/weights.safetensors");
+  EXPECT_EQ(run(common + "one.txt" + weights).exit_code, 0);
+  EXPECT_EQ(run(common + "./one.txt --steps 2 --resume --save " + (dir / "s")).exit_code, 0) << "data may move";
+  const Result r = run(common + "other.txt" + weights);
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_TRUE(has(r.err, "was trained with other words or tokens")) << r.err;
+}
+
 TEST(Ptb, SaysWhatIsWrongWithAText) {
   const TempFolder dir;
   const auto write = [&](const std::string& name, const std::string& text) {

@@ -45,6 +45,10 @@ TEST(Csv, NeedsNoHeaderAndTakesOtherSeparatorsQuotesAndGzip) {
   EXPECT_THAT(read_csv(dir / "t.csv.gz").numbers().to_vector(), ElementsAre(1, 2));
 }
 
+TEST(Csv, ALineOfQuotesAloneIsAValue) {
+  EXPECT_THAT(table_of("name\na\n\"\"\n\nb\n").class_names("name"), ElementsAre("", "a", "b"));
+}
+
 TEST(Csv, SaysWhatIsWrong) {
   expect_error<DataError>([] { read_csv("/nowhere/t.csv"); }, {"/nowhere/t.csv"});
   expect_error<DataError>([] { table_of(""); }, {"t.csv is empty."});

@@ -127,6 +127,10 @@ void BlockLanguageModelling::describe(RunInfo& info) const {
   info.test_samples = std::ssize(data_->test);
 }
 
+void BlockLanguageModelling::describe_weights(StateDict& weights) const {
+  weights.set_text("vocabulary", std::to_string(laconic::fingerprint(data_->vocabulary)));
+}
+
 std::string BlockLanguageModelling::fingerprint() const {
   return concat("data=", data_->name, "\ntrain=", data_->train.size(), "\nvalid=", data_->valid.size(),
                 "\ntest=", data_->test.size(), "\nvocabulary=", data_->vocabulary.size(),

@@ -49,6 +49,7 @@ class BlockLanguageModelling final : public Workload {
   bool measures_perplexity() const override { return true; }
   std::string fingerprint() const override;
   void describe(RunInfo& info) const override;
+  void describe_weights(StateDict& weights) const override;
 
  private:
   EvalSums evaluate(const std::vector<std::int32_t>& text, const Stop& stop) const;

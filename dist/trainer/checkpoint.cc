@@ -154,9 +154,13 @@ std::optional<std::pair<std::string, std::string>> other_training(const std::str
   std::map<std::string, std::string> lines;
   std::istringstream before(then), after(now);
   for (std::string line; std::getline(after, line);) lines.emplace(key(line), line);
+  const auto content = lines.find("content of the data");
+  const bool same_content =
+      content != lines.end() && ("\n" + then + "\n").find("\n" + content->second + "\n") != std::string::npos;
   for (std::string line; std::getline(before, line);) {
     const auto same = lines.find(key(line));
     if (same == lines.end() || same->second == line) continue;  // versions may tell more, or less
+    if (same->first == "data" && same_content) continue;        // it has been moved
     if (same->first != "plan" && same->first != "precision" && same->first != "servers") return {{line, same->second}};
   }
   return std::nullopt;
@@ -336,7 +340,9 @@ void CheckpointStore::remove(const std::string& checkpoint) {
   fs::remove(checkpoint, ignored);
 }
 
-std::vector<std::string> CheckpointStore::all_in(const std::string& path) {
+std::vector<std::string> CheckpointStore::all_in(const std::string& named) {
+  std::string path = named;
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();  // else its parent would be itself
   if (is_complete(path)) return {path};
   std::vector<std::string> all = checkpoints_in(path);
   std::erase_if(all, [](const std::string& checkpoint) { return !is_complete(checkpoint); });

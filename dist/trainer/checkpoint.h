@@ -45,7 +45,7 @@ struct Manifest {
 
 /// The first lines in which two fingerprints tell different trainings apart, {then, now}; nothing if they tell of one.
 /// Lines that may change between runs of one training (how messages travel, the precision of products, how many servers
-/// there are) are passed over.
+/// there are, where its data lie) are passed over.
 std::optional<std::pair<std::string, std::string>> other_training(const std::string& then, const std::string& now);
 
 /// The part of one directory that a trainer writes to and resumes from. All file names are made here, and nothing is

@@ -121,6 +121,10 @@ void LanguageModelling::describe(RunInfo& info) const {
   info.test_samples = std::ssize(data_->test);
 }
 
+void LanguageModelling::describe_weights(StateDict& weights) const {
+  weights.set_text("vocabulary", std::to_string(laconic::fingerprint(data_->vocabulary)));
+}
+
 std::string LanguageModelling::fingerprint() const {
   return concat("data=", data_->name, "\ntrain=", data_->train.size(), "\nvalid=", data_->valid.size(),
                 "\ntest=", data_->test.size(), "\nvocabulary=", data_->vocabulary.size(),

@@ -49,6 +49,7 @@ class LanguageModelling final : public Workload {
   bool measures_perplexity() const override { return true; }
   std::string fingerprint() const override;
   void describe(RunInfo& info) const override;
+  void describe_weights(StateDict& weights) const override;
   void save(StateDict& state) const override;
   void restore(const StateDict& state) override;
 

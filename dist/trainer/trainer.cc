@@ -63,8 +63,11 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   in_context_ = {&model, [](Module* m) { m->set_context(nullptr); }};
   // Others receive rank 0's (make_equal). Whoever measures layers needs numbers before that.
   if (o_.plan_file == kAutomatic || (worker_.rank == 0 && !o_.describes_only)) model.initialize(o_.seed);
-  if (!o_.init.empty() && worker_.rank == 0)
-    load_weights(model, load_safetensors(o_.init), o_.init, o_.model_name, o_.new_head);
+  if (!o_.init.empty() && worker_.rank == 0) {
+    const StateDict weights = load_safetensors(o_.init);
+    load_weights(model, weights, o_.init, o_.model_name, o_.new_head);
+    require_same_vocabulary(weights);
+  }
   arena_ = std::make_unique<ParameterArena>(model.parameters(), o_.device);
   require<UsageError>(arena_->elements() > 0, o_.model_name, ": there is nothing to train: every parameter is frozen.");
   model.to(o_.device);
@@ -455,6 +458,16 @@ StateDict Trainer::weights() const {
   weights.set_text("model", o_.model_name);
   workload_.describe_weights(weights);
   return weights;
+}
+
+void Trainer::require_same_vocabulary(const StateDict& weights) const {
+  StateDict own;
+  workload_.describe_weights(own);
+  const auto mine = own.texts().find("vocabulary"), theirs = weights.texts().find("vocabulary");
+  require<DataError>(mine == own.texts().end() || theirs == weights.texts().end() || mine->second == theirs->second,
+                     o_.init,
+                     " was trained with other words or tokens, as many as this text has (`init`): give the text that "
+                     "it was trained on");
 }
 
 void Trainer::tell_of_other_ranks() const {

@@ -168,6 +168,8 @@ class Trainer {
   void begin_save(bool while_training);
   void finish_saving();
   void find_position();
+  /// throws DataError where these weights name other tokens than the data have
+  void require_same_vocabulary(const StateDict& weights) const;
   void tell_of_other_ranks() const;
   std::string fingerprint() const;
   std::int64_t steps_per_epoch() const;
