@@ -218,13 +218,15 @@ std::string part_in(const std::string& folder, const char* name) {
   return "";
 }
 
+std::string first_word(const std::string& name) { return name.substr(0, name.find(' ')); }
+
 /// The class that each name is, or whose first word it is; -1: none, or several have that word.
 std::vector<std::int32_t> numbers_of(const std::vector<std::string>& names, const std::vector<std::string>& classes) {
   std::map<std::string, std::int32_t> whole, first_words;
   for (std::size_t c = 0; c < classes.size(); ++c) {
     const auto number = static_cast<std::int32_t>(c);
     whole.emplace(classes[c], number);
-    const auto [word, is_new] = first_words.emplace(classes[c].substr(0, classes[c].find(' ')), number);
+    const auto [word, is_new] = first_words.emplace(first_word(classes[c]), number);
     if (!is_new) word->second = -1;
   }
   std::vector<std::int32_t> numbers;
@@ -271,8 +273,8 @@ class Renumbered final : public ImageSource {
   const std::vector<std::int32_t> number_of_;
 };
 
-/// The validation images of a pack, or all of one that has none, by these classes' numbers. A pack whose classes are
-/// called by their numbers keeps them.
+/// The validation images of a pack, or all of one that has none, by these classes' numbers. A class of the pack is the
+/// one with its name, else with its first word. A pack whose classes are called by their numbers keeps them.
 std::shared_ptr<const ImageSource> validation_of(const ImagePack& pack, const std::string& where,
                                                  const std::vector<std::string>& classes) {
   const std::shared_ptr<const ImageSource> images = pack.validation() ? pack.validation() : pack.train();
@@ -280,7 +282,12 @@ std::shared_ptr<const ImageSource> validation_of(const ImagePack& pack, const st
   bool numbered = true;
   for (std::size_t c = 0; c < names.size(); ++c) numbered &= names[c] == std::to_string(c);
   if (numbered || names == classes) return images;
-  const std::vector<std::int32_t> number_of = numbers_of(names, classes);
+  std::vector<std::string> words;
+  std::ranges::transform(names, std::back_inserter(words), first_word);
+  std::vector<std::int32_t> number_of = numbers_of(names, classes);
+  const std::vector<std::int32_t> by_word = numbers_of(words, classes);
+  for (std::size_t c = 0; c < names.size(); ++c)
+    if (number_of[c] < 0 && std::ranges::count(words, words[c]) == 1) number_of[c] = by_word[c];
   for (std::int64_t i = 0; i < images->size(); ++i)
     if (const auto label = static_cast<std::size_t>(images->label(i)); number_of[label] < 0)
       refuse_class(where, names[label], classes.size());

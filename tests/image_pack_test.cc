@@ -71,6 +71,9 @@ TEST(ImagePack, ValidationImagesKeepTheNamesOfTheirClasses) {
     EXPECT_EQ(photos.validation->label(0), 1) << train;
     EXPECT_NE(photos.fingerprint(), open_photos(train + "," + (packed.dir / "train")).fingerprint());
   }
+  packed.dir.write("names.txt", File{'a', '\n', 'c', 'a', 't', '\n', 'd', 'o', 'g', ' ', '2', '\n'});
+  write_pack(open_photos(packed.dir / "val", packed.dir / "names.txt"), val, {}, bad, kSilent);
+  EXPECT_EQ(open_photos((packed.dir / "train") + "," + val).validation->label(0), 1) << "dog 2 is dog";
   write_pack(open_photos(packed.dir / "train"), val, {}, bad, kSilent);
   expect_error<DataError>([&] { open_photos((packed.dir / "val") + "," + val); },
                           {"has a folder cat that is none of the 1 classes"});

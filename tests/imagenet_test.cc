@@ -156,12 +156,16 @@ TEST(SmallImages, PredictNamesWhatEvaluationCounts) {
   }
 }
 
+StateDict weights_of_lenet() {
+  const auto model = make_model("lenet", {});
+  model->initialize(1);
+  return model->state_dict();
+}
+
 TEST(SmallImages, LabelsAreSavedAndPicturesOfAnySizeAreTaken) {
   const TempFolder dir;
   const std::string file = dir / "w.safetensors";
-  const auto model = make_model("lenet", {});
-  model->initialize(1);
-  StateDict weights = model->state_dict();
+  StateDict weights = weights_of_lenet();
   weights.set_text("mean", "0.5"), weights.set_text("std", "0.25");
   save_safetensors(weights, file);
   dir.write("labels.txt", [] {
@@ -185,7 +189,7 @@ TEST(SmallImages, LabelsAreSavedAndPicturesOfAnySizeAreTaken) {
   expect_photo_sentence(run("mnist --threads 1 --init " + file + " --predict " + (dir / "tall.jpg")), 1,
                         {"of the pixels (std) is not 1 number of that kind"});
   // Weights of somebody else say nothing of pixels: the data set does.
-  save_safetensors(model->state_dict(), file);
+  save_safetensors(weights_of_lenet(), file);
   const Result by_data =
       run("mnist --threads 1 --data synthetic:10,10 --init " + file + " --predict " + (dir / "tall.jpg"));
   EXPECT_EQ(by_data.exit_code, 0) << by_data.err;
@@ -212,14 +216,11 @@ TEST(SmallImages, LabelsThatLieThereAreTheTrainingsFromItsBeginning) {
   training.wait();
   // A file of another count, which nobody named, is passed over.
   const std::string file = dir / "w.safetensors";
-  const auto model = make_model("lenet", {});
-  model->initialize(1);
-  StateDict weights = model->state_dict();
-  weights.set_text("mean", "0.5"), weights.set_text("std", "0.25");
-  save_safetensors(weights, file);
+  save_safetensors(weights_of_lenet(), file);
   dir.write("labels.txt", File{'o', 'n', 'e'});
   dir.write("x.jpg", jpeg_of(28, 28));
-  const std::string predict = "mnist --threads 1 --data nowhere --init " + file + " --predict " + (dir / "x.jpg");
+  const std::string predict =
+      "mnist --threads 1 --data synthetic:10,10 --init " + file + " --predict " + (dir / "x.jpg");
   Result said = run(predict);
   EXPECT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(has(said.err, "labels.txt names 1 classes, and the weights have 10")) << said.err;
