@@ -164,7 +164,7 @@ class Supervisor {
     take_lines();
     if (!line_.empty()) print_line(line_);
     const int code = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
-    // Whoever signals all processes of a job ends mpirun before the ranks can end in order.
+    // A signal to all processes of a job ends mpirun before the ranks can end in order.
     const bool all_signalled = interrupt_ && !ended_ && !notes_.verdict();
     if (!ended_) tell(notes_.end(all_signalled ? 0 : code));  // else how it ended says nothing of a rank
     end_descendants();
