@@ -34,8 +34,8 @@ std::string run_to_json(const std::string& model, std::uint64_t seed, const std:
 std::string plan_to_json(const std::string& plan, const std::string& travels, const std::string& computing);
 
 /// Writes a line of JSON for each step and each evaluation (JSONL), and a last one, {"memory":{"memory_bytes_peak":...,
-/// "activation_bytes_peak":...}}, where these are known: the file of --log. What was written is in the
-/// file after each evaluation and at the latest half a second later.
+/// "activation_bytes_peak":...}}, where these are known: the file of --log. Each line is in the
+/// file at once, so that a run that is killed leaves all of them.
 /// Throws DataError if the file cannot be written.
 class JsonLog final : public Observer {
  public:

@@ -86,8 +86,8 @@ inline constexpr const char* kPrograms[] = {"mnist", "cifar10", "imagenet", "ptb
 std::string find_app(const std::string& app, const std::string& tool);
 
 /// Finds APP (a path, or the name of a program next to this one) and runs it under mpirun, as supervise() does; again,
-/// up to `restarts` times, where that has failed. Returns the code of the last run. Throws UsageError, or Error if
-/// mpirun is missing or cannot be started.
+/// up to `restarts` times, where that has failed. Returns the code of the last run. Throws UsageError (also where a
+/// restart would go on from a checkpoint of before), or Error if mpirun is missing or cannot be started.
 int launch(const std::vector<std::string>& arguments);
 
 }  // namespace laconic

@@ -21,8 +21,8 @@ class Task {
   virtual std::unique_ptr<Workload> workload(const TrainOptions& options, const dist::Worker& worker) = 0;
   /// On rank 0 before the first step, where --save is this training's.
   virtual void begin(const TrainOptions&) {}
-  /// What rank 0's workload is good for when a run has ended: its weights are there, its trainer is not. What takes
-  /// long asks `stop` now and then.
+  /// Uses rank 0's workload when a run has ended: its weights are there, its trainer is not. A task that takes long
+  /// asks `stop` now and then. The other ranks wait for its end.
   virtual void finish(const TrainOptions&, Workload&, const Stop&) {}
 };
 

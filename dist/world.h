@@ -49,9 +49,10 @@ int ranks_under_mpirun();
 
 /// Runs `body` once per rank: on `workers` threads of this process (rank 0 in the calling one, unless a link is
 /// emulated), or, under mpirun, once here as the rank that mpirun says. Returns when every rank of this process has
-/// ended. If one throws, all ranks end quickly: here the first error is rethrown; under mpirun its sentence is printed
-/// once and the processes end with its exit_code_of(). May be called again. Throws UsageError if `workers` contradicts
-/// mpirun, or if mpirun is there but this build has no MPI, or for a link between MPI processes or of one rank.
+/// ended; under mpirun when all ranks have, however long one takes, while it gives a sign of life. If one throws, all
+/// ranks end quickly: here the first error is rethrown; under mpirun its sentence is printed once and the processes end
+/// with its exit_code_of(). May be called again. Throws UsageError if `workers` contradicts mpirun, or if mpirun is
+/// there but this build has no MPI, or for a link between MPI processes or of one rank.
 WorldReport run_workers(const WorldOptions& options, const std::function<void(Worker&)>& body);
 
 /// Checks before step 0 that all ranks run the same thing. `mine` is lines of "key=value": model, options, sizes of the

@@ -124,7 +124,7 @@ limited() {   # seconds, file, command
   if [ "$most" -lt 1 ]; then file=${file##*/} late+=("${file%.*}"); return 125; fi
   timeout -k 5 "$most" "$@" >"$file" 2>&1
 }
-# Of a status: the command was begun, and did not end well.
+# Whether a command with this status was begun, and did not end well.
 is_bad() { [ "$1" != 0 ] && [ "$1" != 125 ]; }
 
 # ---- tests: each suite in a process of its own, since after an illegal address nothing works there any more

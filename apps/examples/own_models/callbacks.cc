@@ -22,7 +22,7 @@ struct RateFinder final : Observer {
   }
 };
 
-/// Saves the model whenever an evaluation is better than the best by 0.001; has seen enough after so many that were not.
+/// Saves the model whenever a loss is below the best by 0.001; has seen enough after so many that were not.
 struct KeepBest final : Observer {
   const Module& model;
   std::string file;
