@@ -174,7 +174,8 @@ int explain(const std::vector<std::string>& arguments) {
              left_out > 0 ? fmt::format(", the first {} left out", left_out) : "");
   fmt::print("A step takes {:.4g} ms ({:.4g} … {:.4g}){}.", step.value, step.low, step.high,
              every > 1 ? fmt::format(", the mean of {} from exchange to exchange", every) : "");
-  const bool planned = log.plan.is_object() && log.plan.contains("measured") && log.plan.contains("plan");
+  const bool planned =
+      log.plan.is_object() && log.plan.contains("measured") && log.plan.contains("plan") && log.plan.contains("layers");
   if (planned) {
     const double predicted = log.plan.value("step_ms", 0.0);
     fmt::print(" The plan predicted {:.4g}: {:+.1f} %.", predicted, 100 * (predicted / step.value - 1));

@@ -56,7 +56,7 @@ class CodecCheck {
       : name_(name), traits_(traits_of(name)), owned_(make_codec(name)), codec_(*owned_) {}
 
   void all() {
-    for (const std::size_t n : {0, 1, 2, 7, 128, 511, 512, 1000, 4099, 12'500})
+    for (const std::size_t n : {0, 1, 2, 7, 128, 511, 512, 1000, 4099, 8193, 12'500})
       for (const Case& c : cases(n)) one(c);
   }
 

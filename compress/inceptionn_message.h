@@ -28,7 +28,7 @@ struct InceptionnLayout {
   InceptionnLayout(std::size_t elements, std::size_t cut) : n(elements), h(elements) {
     constexpr std::size_t kLeast = 512, kMost = std::size_t{1} << 30;
     if (cut == 0 || n < kLeast || n > kMost) return;
-    const std::size_t half = (n / 2 + cut - 1) / cut * cut;
+    const std::size_t half = (n - n / 2 + cut - 1) / cut * cut;  // no second part is longer than the first
     if (half < n) h = half, header = sizeof(std::uint32_t);
   }
   /// Where the second begins; 0 if there is none, as kernels on a CUDA device want it.

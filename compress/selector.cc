@@ -61,11 +61,16 @@ void Selector::Offer::remember(float floor, const Selection& out) const {
   memory.last = out.threshold;
 }
 
-void Selector::choose_on_cuda(const Offer& offer, Selection&) {
+Steps Selector::choose_on_cuda(const Offer& offer, Selection&) {
   throw Error(concat("the selector ", name_, " has no kernel for ", offer.in.values.device(), ". Use cpu."));
 }
 
 void Selector::select(const SelectionInput& in, Selection& out) {
+  const Trace::Span span("select", "select", static_cast<std::int64_t>(in.values.size_bytes()));
+  select_in_steps(in, out).run(in.values.device());
+}
+
+Steps Selector::select_in_steps(const SelectionInput& in, Selection& out) {
   const std::size_t n = in.values.size(), k = in.k;
   require<ShapeError>(n >> 32 == 0, "selection: ", n, " elements are too many: an index has 32 bits.");
   require<ShapeError>(k <= n, "selection: ", k, " of ", n, " elements.");
@@ -75,14 +80,14 @@ void Selector::select(const SelectionInput& in, Selection& out) {
   out.clear();
   Memory& memory = memory_[static_cast<int>(in.sign)];
   Offer offer{.in = in, .stats = {}, .turn = memory.turn++, .memory = memory};
-  if (n == 0 || (k == 0 && traits_.by_k)) return;
+  if (n == 0 || (k == 0 && traits_.by_k)) return {};
   if (in.values.device() == kGhost) {
     require<Error>(traits_.by_k, "selection: how many elements ", name_,
                    " chooses depends on values; ghosts have none.");
-    return choose_evenly(k, n, out);
+    choose_evenly(k, n, out);
+    return {};
   }
-  const Trace::Span span("select", "select", static_cast<std::int64_t>(in.values.size_bytes()));
-  on_device(
+  return on_device(
       in.values.device(),
       [&] {
         if (in.stats) {
@@ -95,8 +100,9 @@ void Selector::select(const SelectionInput& in, Selection& out) {
         }
         require<NotANumber>(!offer.stats.nan, fast::kNaNSentence);
         choose(offer, out);
+        return Steps();
       },
-      [&] { choose_on_cuda(offer, out); });
+      [&] { return choose_on_cuda(offer, out); });
 }
 
 void Selector::save(StateDict& state) const {

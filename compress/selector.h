@@ -12,6 +12,7 @@
 #include "compress/residual.h"
 #include "compress/selection.h"
 #include "core/state.h"
+#include "core/steps.h"
 
 namespace laconic::compress {
 
@@ -52,8 +53,8 @@ struct SelectionInput {
 /// compress/selectors/; make_selector() makes it. "Top k" is exact everywhere: the k largest magnitudes, of equal ones
 /// those with the lowest indices. What a selector remembers of earlier steps is its state. The result depends on
 /// neither the number of threads, nor the instruction set, nor the device. One thread at a time.
-/// On a CUDA device what decides stays there; the host waits once, for the number of elements and the threshold. It
-/// waits once more where candidates were not enough, or where there is no limit to what is chosen.
+/// On a CUDA device what decides stays there; the host needs one look at it, for the number of elements and the
+/// threshold, and one more where candidates were not enough, or where there is no limit to what is chosen.
 class Selector {
  public:
   Selector() = default;
@@ -76,7 +77,11 @@ class Selector {
   /// A ghost's values are not there: it chooses k of them, evenly spread.
   /// throws DataError if there is a NaN (of one sign: if the statistics say so); ShapeError: k > n, n >= 2^32, `latest`
   ///        of another length, or a sign that the selector does not know
+  /// Waits for a CUDA device.
   void select(const SelectionInput& input, Selection& out);
+  /// Does so in steps: has ended when it returns, but on a CUDA device, where `input` and `out` must outlive the steps.
+  /// The next selection begins after their end.
+  Steps select_in_steps(const SelectionInput& input, Selection& out);
   Selection select(const SelectionInput& input) {
     Selection out;
     select(input, out);
@@ -108,8 +113,8 @@ class Selector {
 
   /// Fills `out`, which is empty: ascending indices, and the values there. Host memory.
   virtual void choose(const Offer& offer, Selection& out) = 0;
-  /// Does so in a CUDA device's memory. The default throws Error.
-  virtual void choose_on_cuda(const Offer& offer, Selection& out);
+  /// Does so in a CUDA device's memory. Its steps may keep copies of the offer. The default throws Error.
+  virtual Steps choose_on_cuda(const Offer& offer, Selection& out);
   /// Says whether choose() itself meets every NaN under this sign. Then no pass over the values looks for one.
   virtual bool meets_nan(Sign) const { return false; }
 

@@ -110,7 +110,7 @@ class Tape {
     if (!is_recording || std::none_of(inputs.begin(), inputs.end(), wants)) return y;
     auto node = std::make_shared<Node>(operation);
     node->scope_ = layer;
-    node->dtype_ = y.dtype();
+    node->dtype_ = y.dtype(), node->device_ = y.device();
     for (const Tensor& t : inputs) node->inputs_.push_back({t.node(), TensorWatch(t)});
     node->backward_ = std::move(backward);
     node->takes_pair_ = takes_pair;
@@ -215,8 +215,11 @@ class Tape {
   static void run(Node& node) {
     const auto taken = [&](Tensor& pending) {
       Tensor gradient = std::exchange(pending, {});
-      if (gradient.defined()) gradient = raw::cast(gradient, node.dtype_);
-      return gradient;
+      if (!gradient.defined()) return gradient;
+      // What meets a ghost later on has a ghost's gradient, whose values are 0.
+      if (gradient.device() == kGhost && node.device_ != kGhost)
+        return Tensor::zeros(gradient.shape(), node.dtype_, node.device_);
+      return raw::cast(gradient, node.dtype_);
     };
     const Tensor dy = taken(node.pending_), dy2 = taken(node.pending_second_);
     Grads grads(node);

@@ -29,7 +29,8 @@ class Node {
   const char* operation_;
   std::uint64_t sequence_;                      // made later = used later: descending order is a valid backward order
   const std::string* scope_ = nullptr;          // the layer that was running, for traces; owned by the module
-  DType dtype_ = DType::f32;                    // of the operation's result, and so of its gradient
+  DType dtype_ = DType::f32;                    // of the operation's result, and so of its gradient;
+  Device device_;                               // where both lie
   struct Input {
     std::shared_ptr<Node> node;  // null where no gradient is wanted
     TensorWatch value;           // which backward may need as it was

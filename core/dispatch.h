@@ -54,10 +54,13 @@ decltype(auto) on_device(Device device, F&& cpu_kernel, [[maybe_unused]] G&& cud
 }
 
 /// Runs a kernel that is for CUDA devices alone. A build without CUDA leaves it out, so calls of cuda:: functions may
-/// stand in it.
+/// stand in it, and returns an empty result.
 template <class G>
-void cuda_only([[maybe_unused]] G&& kernel) {
-  if constexpr (kCudaBuilt) kernel();
+auto cuda_only([[maybe_unused]] G&& kernel) -> decltype(kernel()) {
+  if constexpr (kCudaBuilt)
+    return kernel();
+  else
+    return decltype(kernel())();
 }
 
 /// Declares a kernel in cpu::, and in cuda:: for the selected device (core/cuda/select.h).

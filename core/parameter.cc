@@ -25,6 +25,9 @@ Parameter::Parameter(const Shape& shape, Role role, Device device)
 void Parameter::freeze(bool on) {
   require<Error>(on == frozen_ || arena_ == nullptr, "freeze: parameter ", info.name,
                  " is being trained. Freeze parameters before a Trainer is made.");
+  require<Error>(
+      on == frozen_ || arenas_without_ == 0, "freeze: parameter ", info.name,
+      " was frozen when a Trainer was made, which does not know it. Begin again with it before one is made.");
   frozen_ = on;
 }
 
@@ -62,7 +65,10 @@ void Parameter::refresh(Rows rows) {
 
 ParameterArena::ParameterArena(const std::vector<std::shared_ptr<Parameter>>& registered, Device device) {
   for (auto it = registered.rbegin(); it != registered.rend(); ++it) {
-    if ((*it)->frozen()) continue;
+    if ((*it)->frozen()) {
+      left_out_.push_back(*it);
+      continue;
+    }
     // A tied parameter belongs where its first registration puts it: it is ready only after that (earlier) layer.
     if (std::find(std::next(it), registered.rend(), *it) != registered.rend()) continue;
     require<Error>((*it)->arena_ == nullptr, "arena: parameter ", (*it)->info.name,
@@ -80,6 +86,7 @@ ParameterArena::ParameterArena(const std::vector<std::shared_ptr<Parameter>>& re
   values_ = Tensor::zeros({size_}, DType::f32, device);
   values_.keep_versions_apart();
   gradients_ = Tensor::zeros({size_}, DType::f32, device);
+  for (const auto& p : left_out_) ++p->arenas_without_;
   for (const auto& p : parameters_) {
     p->arena_ = this;
     const Tensor place = values_.range(p->info.offset, p->info.elements).view(p->info.shape);
@@ -93,6 +100,7 @@ ParameterArena::ParameterArena(const std::vector<std::shared_ptr<Parameter>>& re
 
 ParameterArena::~ParameterArena() {
   for (const auto& p : parameters_) p->arena_ = nullptr;
+  for (const auto& p : left_out_) --p->arenas_without_;
 }
 
 Tensor ParameterArena::make_state() const { return Tensor::zeros({size_}, DType::f32, values_.device()); }

@@ -70,7 +70,7 @@ class Parameter {
   Tensor tensor() const { return frozen_ ? value_ : value_.with_node(leaf_); }
   const Tensor& value() const { return value_; }
   /// A frozen parameter is not trained: it has no gradient, nothing of it is sent, and arenas leave it out.
-  /// Throws Error if it is in an arena.
+  /// Throws Error if it is in an arena, or was left out of one.
   void freeze(bool on = true);
   bool frozen() const { return frozen_; }
   /// Moves the value to a device, and forgets the gradient. Throws Error if it is in an arena on another one.
@@ -102,6 +102,7 @@ class Parameter {
   std::shared_ptr<ParameterLeaf> leaf_;
   class ParameterArena* arena_ = nullptr;
   bool frozen_ = false;
+  int arenas_without_ = 0;  // that have left it out
   std::int64_t chunk_rows_ = 0;
   std::int64_t announced_rows_ = 0;  // of this step's gradient: all, none, or while chunks are finished some
 };
@@ -150,7 +151,7 @@ class ParameterArena {
   friend class Parameter;
   void announce(Parameter& p);
   void announce(Parameter& p, Rows rows);
-  std::vector<std::shared_ptr<Parameter>> parameters_;
+  std::vector<std::shared_ptr<Parameter>> parameters_, left_out_;
   Tensor values_, gradients_;
   std::int64_t elements_ = 0, size_ = 0;
   ParameterListener* listener_ = nullptr;

@@ -33,7 +33,7 @@ void streams_wait(Device later, Device earlier) {
   });
 }
 
-std::atomic<std::uint64_t> to_host_bytes{0};
+std::atomic<std::uint64_t> to_host_bytes{0}, waits{0};
 
 }  // namespace
 
@@ -58,6 +58,7 @@ int cuda_compute_capability(int index) {
 
 void synchronize(Device device) {
   on_device(device, nothing, [] {
+    waits.fetch_add(1, std::memory_order_relaxed);
     cuda::synchronize();
     cuda::throw_findings();
   });
@@ -76,7 +77,9 @@ void Event::wait() const {
   if (mark_) on_device(device_, nothing, [&] { cuda::wait(mark_); });
 }
 void Event::synchronize() const {
-  if (mark_) cuda_only([&] { cuda::synchronize(mark_); });
+  if (!mark_) return;
+  waits.fetch_add(1, std::memory_order_relaxed);
+  cuda_only([&] { cuda::synchronize(mark_); });
 }
 bool Event::reached() const {
   if constexpr (kCudaBuilt) return !mark_ || cuda::reached(mark_);
@@ -84,6 +87,7 @@ bool Event::reached() const {
 }
 
 std::uint64_t copied_to_host_bytes() { return to_host_bytes; }
+std::uint64_t waits_for_devices() { return waits; }
 
 void copy_bytes_later(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
   if (bytes == 0) return;

@@ -53,6 +53,8 @@ void copy_bytes_later(void* to, Device to_device, const void* from, Device from_
 /// Bytes that copies have brought from CUDA devices to host memory since the program started, whoever asked for them.
 /// Tests hold what a step should bring there against it.
 std::uint64_t copied_to_host_bytes();
+/// How often host threads have waited for CUDA devices since the program started; likewise for tests.
+std::uint64_t waits_for_devices();
 /// The bytes become zero, in the order of the calling thread's work.
 void zero_bytes(void* to, Device device, std::size_t bytes);
 

@@ -131,6 +131,7 @@ Tensor Tensor::relabelled(Layout layout) const {
 }
 
 std::vector<float> Tensor::to_vector() const {
+  if (device() == kGhost) return std::vector<float>(static_cast<std::size_t>(elements()));
   const Tensor plain = layout() == Layout::plain ? value() : raw::to_layout(value(), Layout::plain);
   if (device().kind == Device::Kind::cuda) {
     const Tensor host = empty(shape(), dtype());

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/slice.h"
+#include "core/stream.h"
 #include "dist/task.h"
 
 namespace laconic::dist {
@@ -26,7 +27,9 @@ inline constexpr std::size_t kMessageBytes = std::size_t{256} << 10;
 
 /// One transfer under way. Belongs to the communicator that posted it; transports fill it in and call complete().
 struct Request {
-  enum class Kind : unsigned char { send, recv, sum };  ///< sum: of floats over all ranks, by the network itself (MPI)
+  /// sum: of floats over all ranks, by the network itself (MPI). device: nothing travels, it is complete when the
+  /// device has come to it.
+  enum class Kind : unsigned char { send, recv, sum, device };
   Kind kind = Kind::send;
   int peer = 0;               ///< world rank on the other side
   int slot = 0;               ///< which operation of the plan, and which channel of it: what messages match by
@@ -76,9 +79,11 @@ class RequestPool {
     return r;
   }
   void give_back(Request& r) {
-    const bool came = r.kind == Request::Kind::recv;
-    (came ? received_bytes_ : sent_bytes_) += r.moved;
-    ++(came ? received_ : sent_);
+    if (r.kind != Request::Kind::device) {
+      const bool came = r.kind == Request::Kind::recv;
+      (came ? received_bytes_ : sent_bytes_) += r.moved;
+      ++(came ? received_ : sent_);
+    }
     std::erase(live_, &r);
     free_.push_back(&r);
   }
@@ -159,6 +164,13 @@ class Communicator : public Endpoint {
   /// (collective/pieces.h). 0 <= index < kChannels; a channel has no further ones. Local: sends nothing.
   virtual std::unique_ptr<Communicator> channel(int index) = 0;
   static constexpr int kChannels = 8;
+
+  /// Complete when the device has done what the calling thread asked of it so far (DeviceComes of core/steps.h); other
+  /// operations go on meanwhile. It throws what kernels have found, as synchronize() does. Here it just waits.
+  virtual Transfer device_comes(Device device) {
+    synchronize(device);
+    return {};
+  }
 
   /// Ends every transfer under way, and those still to come, with this error, so that all coroutines that use this
   /// communicator or views of it come to their end.

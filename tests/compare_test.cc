@@ -413,6 +413,13 @@ TEST(CompareTable, StepsOfARoundAreTakenTogether) {
   EXPECT_NE(table_text({}, rows).find("exchanges once in 16 steps: as many"), std::string::npos);
   const std::string part = table_text({}, summarise({{short_one}}, 0, std::nullopt));
   EXPECT_NE(part.find("exchanges once in 16 steps, and fewer were counted"), std::string::npos) << part;
+  // Part of a round resolves nothing, whichever set has it.
+  const std::vector<Trial> shorts(8, short_one), dense(8, trial({9, 9, 9, 9}));
+  for (const auto& sets : {std::vector{shorts, dense}, std::vector{dense, shorts}})
+    EXPECT_NE(table_text({}, summarise(sets, 0, std::nullopt)).find("not resolved"), std::string::npos);
+  EXPECT_EQ(table_text({}, summarise({dense, std::vector<Trial>(8, trial({5, 5, 5, 5}))}, 0, std::nullopt))
+                .find("not resolved"),
+            std::string::npos);
 }
 
 TEST(CompareTable, TheTestLossAtTheEndStandsBesideTheAccuracy) {

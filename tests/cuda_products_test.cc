@@ -226,6 +226,30 @@ TEST_F(CudaProductsTest, Convolution) {
   }
 }
 
+#ifdef LACONIC_CUDA_EMULATED
+// Forward, and two gradients.
+TEST_F(CudaProductsTest, ConvolutionInPlainOrderWhereThatSavesProducts) {
+  const auto in_plain_order = [](const ConvCase& c, Precision precision) {
+    const Precise set(precision);
+    const std::size_t before = emulated_cuda::convolutions_in_plain_order();
+    const std::vector<Tensor> inputs = conv_inputs(c);
+    const Op op = [&](const auto& x) { return ops::conv2d(x[0], x[1], x[2], c.o); };
+    const std::vector<Tensor> got = computed(op, inputs, kCuda), expected = computed(op, inputs, kCpu);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      expect_close(got[i], expected[i], precision == Precision::fp32 ? 2e-5f : 2e-2f, concat(i));
+    return emulated_cuda::convolutions_in_plain_order() - before;
+  };
+  const ConvCase many{{2, 32, 5, 4}, {48, 32, 3, 3}, {.pad = 1}};
+  EXPECT_EQ(in_plain_order(many, Precision::fp32), 3u);
+  EXPECT_EQ(in_plain_order(many, Precision::tf32), 0u);  // tensor cores want channels last
+  EXPECT_EQ(in_plain_order(many, Precision::bf16), 0u);
+  EXPECT_EQ(in_plain_order({{2, 32, 5, 4}, {48, 32, 3, 3}, {.stride = 2, .pad = 1}}, Precision::fp32), 0u);  // no such
+  EXPECT_EQ(in_plain_order({{2, 16, 4, 4}, {64, 16, 3, 3}, {.pad = 1}}, Precision::fp32), 0u);  // too few channels
+  EXPECT_EQ(in_plain_order({{2, 8, 4, 4}, {8, 4, 3, 3}, {.pad = 1, .groups = 2}}, Precision::fp32), 3u);
+  EXPECT_EQ(in_plain_order({{2, 8, 4, 4}, {8, 4, 3, 3}, {.pad = 1, .groups = 2}}, Precision::tf32), 0u);
+}
+#endif
+
 TEST_F(CudaProductsTest, ConvolutionOfNoImages) {
   const auto got = computed([](const auto& x) { return ops::conv2d(x[0], x[1], x[2], {.pad = 1}); },
                             {raw::to_layout(Tensor::zeros({0, 2, 4, 4}), Layout::channels_last),

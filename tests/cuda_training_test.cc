@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <mutex>
+#include <optional>
 
 #include "compress/cuda/select.h"
 #include "core/precision.h"
@@ -175,28 +177,36 @@ TEST_F(CudaTraining, ALabelThatCannotBeIsSaidInItsStep) {
 }
 
 // What a step brings to the host is its loss, and where a strategy decides there, counts and bounds: no gradients. Of
-// RedSync the message goes there, of Slim-DP all that travels.
+// RedSync the message goes there, of Slim-DP all that travels. The host waits for the device once, for the loss, and
+// where docs/cuda.md says so.
 TEST_F(CudaTraining, GradientsStayOnTheDevice) {
   struct Case {
     const char* name;
     std::function<void(Recipe&)> set;
     double bytes;  ///< that must come there, each step and worker; all gradients are 86,108
+    std::optional<double> waits = std::nullopt;  ///< of the host, each step and worker
   };
   constexpr double kLoss = 4, kDensity = 0.02, kAlpha = 0.3;
   constexpr double kElements = 21527, kOfMatrices = 432 + 16384 + 4096 + 448;  // the four that are sent sparse
   constexpr double kSparse = kLoss + 4 * sizeof(compress::cuda::SelectState) + 8 * kDensity * kOfMatrices;
   const Case cases[] = {
-      {"allreduce", [](Recipe&) {}, kLoss},
-      {"redsync", [](Recipe& r) { r.choose("redsync", "1024", "0.02"); }, kSparse},
+      {"allreduce", [](Recipe&) {}, kLoss, 1},
+      {"redsync", [](Recipe& r) { r.choose("redsync", "1024", "0.02"); }, kSparse, 1},
       {"redsync, split",
        [](Recipe& r) {
          r.choose("redsync", "1024", "0.02", {{"sparse-reduce", "split"}});
        },
-       kSparse},
+       kSparse, 1},
+      {"redsync, delta",
+       [](Recipe& r) {
+         r.choose("redsync", "1024", "0.02", {{"index-coding", "delta"}});
+       },
+       kSparse, 1},
+      {"randomk", [](Recipe& r) { r.choose("randomk", "1024", "0.02"); }, kSparse, 1},
       // For one bucket: the lengths of two blocks, the verdicts on two that came and on the one that is kept as sent.
       {"inceptionn", [](Recipe& r) { r.trainer.plan.allreduce = "ring", r.trainer.plan.codec = "inceptionn:2^-10"; },
-       kLoss + 5 * 16},
-      {"ps", [](Recipe& r) { r.sync = "ps"; }, kLoss},
+       kLoss + 5 * 16, 1 + 5},
+      {"ps", [](Recipe& r) { r.sync = "ps"; }, kLoss, 1},
       {"layerdrop", [](Recipe& r) { r.sync = "layerdrop"; }, kLoss + 5 * sizeof(double)},  // norms of five layers
       // Each sends a share of everything, and as the server of one half a share of that to the other.
       {"slimdp",
@@ -212,16 +222,29 @@ TEST_F(CudaTraining, GradientsStayOnTheDevice) {
     recipe.trainer.lr = 0.02;
     recipe.trainer.audit_every = 0;
     c.set(recipe);
+    std::mutex mutex;
+    std::vector<std::uint64_t> waits;  // so far, whenever a worker asks whether to stop: once a step
+    recipe.trainer.stop_requested = [&] {
+      const std::lock_guard lock(mutex);
+      waits.push_back(waits_for_devices());
+      return false;
+    };
     const auto bytes = [&](int steps) {
       recipe.trainer.steps = steps;
+      waits.clear();
       const std::uint64_t before = copied_to_host_bytes();
       const Outcome outcome = on_cuda(recipe);
       EXPECT_EQ(outcome.evals.size(), 1u);
       return static_cast<double>(copied_to_host_bytes() - before);
     };
-    const double each = (bytes(8) - bytes(4)) / (4 * recipe.workers);  // evaluation and set-up fall out
+    const double few = bytes(4), each = (bytes(8) - few) / (4 * recipe.workers);  // evaluation and set-up fall out
     EXPECT_GE(each, kLoss);
     EXPECT_LE(each, 1.1 * c.bytes);
+    const auto asked = static_cast<std::size_t>(8 * recipe.workers);  // and in the evaluation once more
+    ASSERT_GE(waits.size(), asked);
+    if (!c.waits) continue;
+    // A worker may be a step ahead of the other.
+    EXPECT_NEAR(static_cast<double>(waits[asked - 1] - waits[0]) / static_cast<double>(asked - 1), *c.waits, 0.5);
   }
 }
 

@@ -113,6 +113,32 @@ TEST_P(EngineOnDevice, KeepsManyInFlightWhateverTheOrderOfSubmissionAndReusesThe
   });
 }
 
+TEST_P(EngineOnDevice, AnOperationThatWaitsForTheDeviceLeavesTheThreadToOthers) {
+  on_ranks(2, [&](Worker& w) {
+    const int slots = w.engine.reserve_slots(2);
+    const Tensor x = added_later(values_of(w.rank, 300), kCuda);
+    const Pinned there(x.bytes(), kCuda);
+    bool summed = false;  // the communication thread's
+    int looks = 0;
+    std::vector<float> sum{1};
+    const Ticket late = w.engine.submit(
+        {.name = "look", .slot = slots, .priority = 1, .device = kCuda, .body = [&](Communicator& comm) -> Task<> {
+           copy_bytes_later(there.data(), kCpu, x.raw_data(), kCuda, x.bytes());
+           for (; looks == 0 || (!summed && looks < 1'000'000); ++looks) co_await comm.device_comes(kCuda);
+         }});
+    const Ticket other = w.engine.submit({.name = "sum", .slot = slots + 1, .body = [&](Communicator& comm) -> Task<> {
+                                            co_await ring_allreduce(comm, slice(sum));
+                                            summed = true;
+                                          }});
+    w.engine.wait(late);
+    EXPECT_LT(looks, 1'000'000);
+    w.engine.wait(other);
+    EXPECT_EQ(sum, std::vector<float>{2});
+    const auto* const values = reinterpret_cast<const float*>(there.data());
+    EXPECT_TRUE(same_bits(std::vector<float>(values, values + 300), values_of(w.rank, 300)));
+  });
+}
+
 TEST_P(EngineOnDevice, MessagesOfHostAndDeviceKeepTheirOrder) {
   on_ranks(2, [&](Worker& w) {
     const int slot = w.engine.reserve_slots(1);

@@ -76,6 +76,7 @@ TEST(Gradient, Linear) {
   check(
       "linear with relu", [](const auto& x) { return ops::linear(x[0], x[1], x[2], true); }, inputs);
   check("linear without bias", [](const auto& x) { return ops::linear(x[0], x[1], {}); }, {inputs[0], inputs[1]});
+  EXPECT_THROW(ops::linear(Tensor::zeros({2, 0}), Tensor::zeros({3, 0}), {}), ShapeError);
 }
 
 TEST(Gradient, Convolution) {
@@ -93,6 +94,15 @@ TEST(Gradient, Convolution) {
         "conv2d", [&](const auto& x) { return ops::conv2d(x[0], x[1], x[2], c.o); },
         {random_tensor(c.x, 1), random_tensor(c.w, 2), random_tensor({c.w[0]}, 3)}, 2e-2);
   }
+}
+
+TEST(Gradient, TransposedConvolutionWithRelu) {
+  const ops::Conv2dOptions o{.stride = 2, .pad = 1, .relu = true};
+  const Tensor x = random_tensor({1, 2, 3, 3}, 5), w = random_tensor({2, 2, 3, 3}, 6);
+  check_layouts(
+      "conv_transpose2d", [&](const auto& t) { return ops::conv_transpose2d(t[0], t[1], o, 1); }, {x, w}, 2e-2);
+  const Tensor plain = ops::conv_transpose2d(x, w, {.stride = 2, .pad = 1}, 1);
+  EXPECT_EQ(ops::conv_transpose2d(x, w, o, 1).to_vector(), ops::relu(plain).to_vector());
 }
 
 TEST(Gradient, BatchNorm) {

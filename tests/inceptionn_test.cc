@@ -236,7 +236,7 @@ TEST(InceptionnHalves, AreALengthAndTwoPayloadsOfTheSameValues) {
   for (const Setting& s : kSettings)
     for (const std::size_t n : {512, 513, 527, 528, 600, 1000, 1023, 5000}) {
       const std::vector<float> x = mixed(n, static_cast<unsigned>(n));
-      const std::size_t h = (n / 2 + 15) / 16 * 16;
+      const std::size_t h = (n - n / 2 + 15) / 16 * 16;
       const Inceptionn halves(s.mode, s.exponent, 16);
       const Inceptionn one(s.mode, s.exponent);
       Bytes first, both, message;

@@ -132,6 +132,9 @@ TEST(BenchSelect, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(run("laconic bench select --elements many").exit_code, 2);
   EXPECT_EQ(run("laconic bench select --data gauss").exit_code, 2);
   EXPECT_EQ(run("laconic bench select --part all").exit_code, 2);
+  for (const char* option : {"--data normal", "--no-baselines", "--link 1gbit,0s", "--workers 2"})
+    EXPECT_EQ(run(std::string("laconic bench select --part coding ") + option).exit_code, 2) << option;
+  EXPECT_EQ(run("laconic bench link --link 1gbit,0s --size 1 --workers 2").exit_code, 2);
 }
 
 // ------------------------------------------------------------------------------------------------------ inspect trace
@@ -392,6 +395,10 @@ TEST(BenchCodec, MeasuresEveryCodecOfThisBuild) {
   }
   const double ratio = j["results"][0]["results"][1]["ratio"];  // published: by the shares of Table III
   EXPECT_NEAR(ratio, 32 / (2 + 0.039 * 8 + 0.211 * 16 + 0.001 * 32), 0.2);
+  const Result zeros =
+      run("laconic bench codec --rounds 1 --codecs bf16 --data " + raw_file(dir, std::vector<float>(64)));
+  EXPECT_EQ(zeros.exit_code, 0) << zeros.err;
+  EXPECT_EQ(zeros.out.find("nan"), std::string::npos) << zeros.out;
   EXPECT_NE(run("laconic bench codec --data nothing").err.find("there are alexnet, hdc, whole"), std::string::npos);
 }
 

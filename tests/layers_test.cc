@@ -293,6 +293,11 @@ TEST(Errors, SayWhatDoesNotFitWithTheNumbers) {
   expect_error<ShapeError>([&] { ops::conv2d(image, w, {}, {.stride = 0}); }, {"a stride of 0"});
   expect_error<ShapeError>([&] { ops::conv2d(image, w, {}, {.pad = -1}); }, {"a pad of -1"});
   expect_error<ShapeError>([&] { ops::conv_transpose2d(image, w, {}, 1); }, {"an output pad of 1"});
+  expect_error<ShapeError>(
+      [&] {
+        (*make<BatchNorm2d>({.channels = 0}))(Tensor::zeros({2, 0, 8, 8}));
+      },
+      {"no channels"});
   expect_error<ShapeError>([&] { ops::upsample2d(image, 0, false); }, {"a scale of 0"});
   expect_error<ShapeError>([&] { ops::dropout(number, 0.5f, {}); }, {"[N, ...]"});
   expect_error<ShapeError>([&] { ops::layer_norm(image, {}, {}); }, {"gamma"});

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 
 #include "core/function.h"
@@ -137,13 +138,18 @@ std::map<std::string, Operation> all_operations() {
   return all;
 }
 
+std::vector<Device> tested_devices() {
+  std::vector<Device> devices{kCpu};
+  if (cuda_devices() > 0) devices.push_back(kCuda);
+  return devices;
+}
+
 TEST(Operations, GiveWhatPyTorchGivesAndTheirGradientsAreThoseOfDifferences) {
   const auto all = all_operations();
   const StateDict file = load_safetensors(std::string(LACONIC_SOURCE) + "/tests/golden/operations.safetensors");
   const auto cases = nlohmann::json::parse(file.text("cases"));
   std::set<std::string> seen;
-  std::vector<Device> devices{kCpu};
-  if (cuda_devices() > 0) devices.push_back(kCuda);
+  const std::vector<Device> devices = tested_devices();
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const std::string name = cases[i];
     SCOPED_TRACE(concat("case ", i, ": ", name));
@@ -185,6 +191,20 @@ TEST(Operations, GiveWhatPyTorchGivesAndTheirGradientsAreThoseOfDifferences) {
       EXPECT_NO_THROW(gradcheck(at, inputs));
       expect_near_in_bf16(at, inputs);
     }
+    // Each operand in turn a ghost: so is the result, and nothing reads memory that is not there.
+    for (std::size_t g = 0; g < inputs.size() + (index ? 1 : 0); ++g) {
+      const std::string operand = g < inputs.size() ? std::string(1, names[g]) : "index";
+      if (!std::regex_search(name, std::regex("\\b" + operand + "\\b"))) continue;
+      SCOPED_TRACE(operand + " is a ghost");
+      Tensors x;
+      for (std::size_t k = 0; k < inputs.size(); ++k)
+        x.push_back(with_gradient(k == g ? copied(inputs[k], kGhost) : inputs[k], std::make_shared<Leaf>()));
+      const Tensor y = f(x, index && g == inputs.size() ? copied(*index, kGhost) : index ? *index : Tensor());
+      EXPECT_EQ(y.device(), kGhost);
+      EXPECT_EQ(y.elements(), of_case("result")->elements());
+      EXPECT_EQ(y.to_vector(), std::vector<float>(static_cast<std::size_t>(y.elements())));
+      if (of_case("above")) with_upstream(y, copied(of_case("above")->view(y.shape()), kGhost)).backward();
+    }
   }
   for (const auto& [name, f] : all) EXPECT_TRUE(seen.contains(name)) << name << " has no case";
 }
@@ -196,6 +216,12 @@ TEST(Operations, LogSoftmaxOfLargeNumbersKeepsItsDigits) {
   EXPECT_NEAR(y[0], -sum, 1e-6);
   EXPECT_NEAR(y[1], 1 - sum, 1e-6);
   EXPECT_NEAR(y[2], -0.5 - sum, 1e-6);
+}
+
+TEST(Operations, SumsInFrontOfAnEmptyDimensionTouchNothing) {
+  const Tensor beside = Tensor::full({16}, 7.0f), y = sum(Tensor::empty({4, 3, 0}, DType::f32), {1});
+  EXPECT_EQ(y.shape(), (Shape{4, 0}));
+  EXPECT_EQ(beside.to_vector(), std::vector<float>(16, 7.0f));
 }
 
 TEST(Operations, AProductOverNothingIsZero) {
@@ -361,6 +387,11 @@ TEST(Operations, CopyWholeNumbersToo) {
             (std::vector<std::int64_t>{1, 3, std::int64_t{1} << 40, -6}));
   EXPECT_EQ(numbers(expand(x.rows(0, 1), {2, 3})), (std::vector<std::int64_t>{1, -2, 3, 1, -2, 3}));
   EXPECT_EQ(to_float(x).to_vector()[4], 5.0f);
+  for (const Device device : tested_devices()) {
+    const Tensor bytes = Tensor::empty({3}, DType::u8);
+    for (const int i : {0, 1, 2}) bytes.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(100 * i);
+    EXPECT_EQ(to_float(copied(bytes, device)).to_vector(), (std::vector<float>{0, 100, 200})) << device;
+  }
 }
 
 struct Cube {  // of which the caller says the scale

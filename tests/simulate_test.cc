@@ -481,6 +481,11 @@ TEST(Simulate, WhatIsNoLogIsOneSentence) {
   EXPECT_TRUE(has(r.out, "with --plan auto it would tell")) << r.out;
   EXPECT_TRUE(
       has(run("laconic simulate --replay '" + (folder / "no steps") + "'").err, "has no measured plan (--replay)"));
+  // A plan without times of layers is none that could be gone on from.
+  const std::string plan = R"({"plan":{"measured":{},"plan":{}}})";
+  const Result no_layers = run("laconic explain '" + file("plan", run_line + "\n" + plan + "\n" + step_line) + "'");
+  EXPECT_EQ(no_layers.exit_code, 0) << no_layers.err;
+  EXPECT_TRUE(has(no_layers.out, "with --plan auto it would tell")) << no_layers.out;
 }
 
 TEST(Simulate, WhatMakesNoSenseIsOneSentence) {
@@ -510,6 +515,8 @@ TEST(Simulate, WhatMakesNoSenseIsOneSentence) {
         {"--model lenet --workers 2 --sweep batch=8,16 --vs 'more: --workers 2,4'",
          "several numbers of workers (--sweep)"},
         {"--model lenet --workers 2 --vs 'one: --sweep batch=8,16'", "a set cannot have it (--sweep)"},
+        {"--model lenet --workers 2 --vs 'one: --json'", "a set cannot have it (--json)"},
+        {"--model lenet --workers 2 --vs 'one: --svg x.svg'", "a set cannot have it (--svg)"},
         {"--model lenet --rate 1gbit,1ms", "is no rate of a link (--rate)"},
         {"--model lenet --sum-rate 0", "(--sum-rate)"},
         {"--model lenet --ranks-per-host 2", "nothing joins the hosts (--ranks-per-host)"},
@@ -536,6 +543,29 @@ TEST(Simulate, WhatMakesNoSenseIsOneSentence) {
     EXPECT_NE(result.err.find(sentence), std::string::npos) << options << ": " << result.err;
   }
   EXPECT_EQ(run("laconic simulate --model lenet --compute /nowhere").exit_code, 1);
+}
+
+// A file of times says of which batch and model they are.
+TEST(Simulate, TakesTimesOfItsOwnModelAndBatch) {
+  const TempFolder folder;
+  const std::string file = folder / "layers.json";
+  const Result times = run("laconic bench layers --model lenet --batch 2 --steps 1 --json");
+  ASSERT_EQ(times.exit_code, 0) << times.err;
+  EXPECT_EQ(nlohmann::json::parse(times.out)["batch"], 2);
+  folder.write("layers.json", std::vector<std::uint8_t>(times.out.begin(), times.out.end()));
+  const std::string of_file = "laconic simulate --workers 2 --sum-rate 8 --json --compute " + file;
+  const Result own = run(of_file + " --model lenet --batch 2");
+  ASSERT_EQ(own.exit_code, 0) << own.err;
+  EXPECT_EQ(nlohmann::json::parse(own.out)["compute"], file);
+  const Result batch = run(of_file + " --model lenet --sweep batch=2,8");
+  EXPECT_EQ(batch.exit_code, 2);
+  EXPECT_TRUE(has(batch.err, "was measured with a batch of 2 (--compute), not of 8")) << batch.err;
+  const Result classes = run(of_file + " --model lenet --batch 2 --classes 100");
+  EXPECT_EQ(classes.exit_code, 1);
+  EXPECT_TRUE(has(classes.err, "elements, which the model does not have")) << classes.err;
+  const Result sets = run(of_file + " --model lenet --batch 2 --vs here: --vs 'other: --compute gflops:1'");
+  ASSERT_EQ(sets.exit_code, 0) << sets.err;
+  EXPECT_EQ(nlohmann::json::parse(sets.out)["compute"], file + ", gflops:1");
 }
 
 }  // namespace

@@ -122,6 +122,7 @@ TEST(Supervised, TrainsWhatIsNotFrozen) {
       EXPECT_EQ(trainer.arena().elements(), freezes ? 17 : 81);
       if (worker.rank == 0) bytes.push_back(static_cast<float>(summary.bytes_sent_total));
       expect_error<Error>([&] { model->out->freeze(); }, {"is being trained"});
+      if (freezes) expect_error<Error>([&] { model->in->freeze(false); }, {"was frozen when a Trainer was made"});
     });
   }
   EXPECT_LT(bytes[1], bytes[0]);

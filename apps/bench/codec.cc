@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "apps/bench/harness.h"
@@ -179,7 +180,9 @@ Bench::Json bench_data(const Bench& bench, const std::string& data, std::int64_t
     }
     l.codec->decode(l.payload.slice(), out);
     raw::axpy(y, -1.0f, x);
-    row.emplace_back("error", "error", raw::sum_of_squares(y) / raw::sum_of_squares(x), "{:.2g}");
+    const double error = raw::sum_of_squares(y) / raw::sum_of_squares(x);
+    row.push_back(std::isfinite(error) ? Cell("error", "error", error, "{:.2g}")
+                                       : Cell("error", "error", Cell::Json(), "–"));
     add_share(row, all[l.first], bytes + bytes / smaller);
     table.add(row);
   }

@@ -147,7 +147,12 @@ int bench_layers(const std::vector<std::string>& arguments) {
   ResultTable table(bench.markdown);
   add_layers(table, times);
   bench.show(table);
-  return bench.finish(bench.json ? ordered_json_from(to_json(times), "a measurement") : Bench::Json());
+  Bench::Json result;
+  if (bench.json) {
+    result = {{"model", model}, {"batch", batch}, {"threads", threads}};
+    result.update(ordered_json_from(to_json(times), "a measurement"));
+  }
+  return bench.finish(std::move(result));
 }
 
 }  // namespace laconic

@@ -54,6 +54,7 @@ dist::Task<> rings(dist::Communicator& comm, std::size_t block, int rounds, std:
 Cells measure(const std::string& link, const std::string& size, bool busy, int workers, double seconds) {
   const dist::LinkSpec spec = dist::LinkSpec::parse(link, "--link");
   const std::size_t block = bytes_from(size) / static_cast<std::size_t>(workers);
+  require<UsageError>(block > 0, size, " are less than a byte for each of ", workers, " ranks (--size): give more");
   const double model = 2.0 * (workers - 1) *
                        (8.0 * static_cast<double>(block) / static_cast<double>(spec.bits_per_second) +
                         1e-9 * static_cast<double>(spec.latency.count()));

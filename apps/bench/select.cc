@@ -184,16 +184,17 @@ int bench_select(const std::vector<std::string>& arguments) {
       "select",
       "Choosing what to send, and packing it: time in passes that only read the tensor, in turns with such a pass.");
   bench.option("--elements", elements, "N", "sizes of the tensor [2^20,2^24,2^26]");
-  bench.option("--data", data, "X",
-               "uniform, normal, laplace, heavy, a file of float32, or FILE.safetensors:TENSOR [the four]");
+  std::vector<const CLI::Option*> of_selection{
+      bench.option("--data", data, "X",
+                   "uniform, normal, laplace, heavy, a file of float32, or FILE.safetensors:TENSOR [the four]")};
   const CLI::Option* const of_parts = bench.option("--part", parts, "P", "selection, residual, scatter, coding [all]",
                                                    CLI::IsMember({"selection", "residual", "scatter", "coding"}));
   bench.add_device("cpu, or cuda[:I] for selection and residual beside a copy there [cpu]");
   bench.option("--density", bench.density, "D", "share to choose [0.001]", number_from_to(1e-9, 1));
   bench.option("--threads", threads, "T", "kernel threads [1]", CLI::Range(1, 1024));
   bench.option("--rounds", bench.rounds, "R", "turns; slow methods take 3 to 5 [15]", CLI::Range(1, 100000));
-  bench.app.add_flag("--baselines,!--no-baselines", bench.baselines,
-                     "what is written down in papers, step by step [on]");
+  of_selection.push_back(bench.app.add_flag("--baselines,!--no-baselines", bench.baselines,
+                                            "what is written down in papers, step by step [on]"));
   bench.add_against("torch", "torch.topk too, in turns with ours");
   const CLI::Option* const of_dense[] = {
       bench.option("--link", bench.link, "LINK",
@@ -212,6 +213,10 @@ int bench_select(const std::vector<std::string>& arguments) {
   dist::LinkSpec::parse(bench.link, "--link");
   bench.with_torch = bench.python();
   const auto wants = [&](const char* part) { return std::find(parts.begin(), parts.end(), part) != parts.end(); };
+  of_selection.insert(of_selection.end(), std::begin(of_dense), std::end(of_dense));
+  for (const CLI::Option* option : of_selection)
+    require<UsageError>(wants("selection") || option->empty(), "only the part selection takes ", option->get_name(),
+                        " (--part): leave it out, or add that part");
   bench.say(machine(bench.device));
   auto all = Bench::Json::array();
   for (const int t : threads) {

@@ -34,7 +34,7 @@ std::vector<double> parts_of(const std::vector<Trial::Step>& steps, std::size_t 
 }
 
 bool resolved(const Row& r) {
-  return r.ratio->count >= static_cast<std::size_t>(kRunsForInterval) && r.whole_rounds &&
+  return r.ratio->count >= static_cast<std::size_t>(kRunsForInterval) && r.ratio_of_rounds &&
          (r.ratio->low > 1 || r.ratio->high < 1);
 }
 
@@ -171,7 +171,7 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
   std::vector<Row> rows(trials.size());
   for (std::size_t s = 0; s < trials.size(); ++s) {
     Row& row = rows[s];
-    row.whole_rounds = whole_rounds[s];
+    row.whole_rounds = whole_rounds[s], row.ratio_of_rounds = whole_rounds[s] && whole_rounds[0];
     std::vector<double> blocks, ratios, accuracies, losses, perplexities, times;
     std::vector<Trial::Step> all;
     std::size_t evaluated = 0;  // runs

@@ -58,7 +58,8 @@ struct Row {
   std::size_t blocks = 0;            ///< that step_ms was taken over
   Median step_ms;                    ///< over blocks of steps, or over runs where there are at least kRunsForInterval
   std::int64_t exchange_every = 1;   ///< steps that were taken together
-  bool whole_rounds = true;          ///< so many were there in each run
+  bool whole_rounds = true;          ///< so many were there in each run,
+  bool ratio_of_rounds = true;       ///< and in those of the first set
   std::optional<Median> ratio;       ///< its step time / that of the first set, block by block or run by run
   std::optional<double> bytes_sent;  ///< mean of a step; none if it was not counted
   double bytes_dense = 0;            ///< median of a step

@@ -306,7 +306,7 @@ Simulations simulate_options(const std::vector<std::string>& arguments) try {
       const auto [label, more] = labelled(set);
       if (sweeps && gives(more, "--" + all.axis))
         refuse("the set '" + label + "' gives what is swept", "--" + all.axis, "leave it out of the set");
-      for (const char* option : {"--sweep", "--vs", "--help"})
+      for (const char* option : {"--sweep", "--vs", "--help", "--svg", "--json", "--markdown"})
         if (gives(more, option)) refuse("a set cannot have it", option, "give it beside the sets");
       words.insert(words.end(), more.begin(), more.end());
       all.sets.back().label = label;

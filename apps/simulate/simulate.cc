@@ -11,6 +11,7 @@
 #include "apps/simulate/model_facts.h"
 #include "apps/simulate/options.h"
 #include "apps/tools.h"
+#include "core/json.h"
 #include "core/parse.h"
 #include "dist/planner/calibration.h"
 #include "dist/planner/simulation.h"
@@ -60,7 +61,12 @@ class MeasuredWork {
     require<DataError>(!last.empty(), o.compute,
                        " could not be read or is empty (--compute): give measured, gflops:X, or a file of laconic "
                        "bench layers --json");
-    return dist::layer_times_from(last, o.compute + " (--compute)");
+    const dist::LayerTimes times = dist::layer_times_from(last, o.compute + " (--compute)");
+    const nlohmann::json file = json_from(last, o.compute);
+    const int batch = file.contains("batch") ? whole_in<int>(file["batch"]) : o.batch;
+    require<UsageError>(batch == o.batch, o.compute, " was measured with a batch of ", batch, " (--compute), not of ",
+                        o.batch, ": take that (--batch), or measure again");
+    return times;
   }
 
   std::map<std::tuple<std::string, std::string, int, int, int>, dist::LayerTimes> times_;
@@ -194,6 +200,11 @@ int simulate(const std::vector<std::string>& arguments) {
             in_words(set.points.back(), all.back().back().training.facts);
     if (!over_workers) what += fmt::format("; {} {}", asked.axis, asked.values.back());
   }
+  std::string computing;  // that of all sets, or of each
+  for (const Simulations::Set& set : asked.sets)
+    for (const SimulateOptions& o : set.points)
+      if ((", " + computing + ",").find(", " + o.compute + ",") == std::string::npos)
+        computing += (computing.empty() ? "" : ", ") + o.compute;
   MeasuredWork measured;
   ResultTable table(first.markdown);
   table.title("");
@@ -227,12 +238,12 @@ int simulate(const std::vector<std::string>& arguments) {
   if (!first.svg.empty()) draw_curves(curves, asked.axis, what, first.svg);
   if (first.json) {
     fmt::print("{}\n",
-               nlohmann::ordered_json{{"what", what}, {"compute", first.compute}, {"rows", table.objects()}}.dump());
+               nlohmann::ordered_json{{"what", what}, {"compute", computing}, {"rows", table.objects()}}.dump());
     return 0;
   }
   fmt::print("{}\n{}\n{}\nSimulated: nothing was sent.{}\n",
-             first.compute == "measured" ? machine() + "; computing measured here" : "computing: " + first.compute,
-             what, table.text(), first.svg.empty() ? "" : " Curves: " + first.svg);
+             computing == "measured" ? machine() + "; computing measured here" : "computing: " + computing, what,
+             table.text(), first.svg.empty() ? "" : " Curves: " + first.svg);
   return 0;
 }
 

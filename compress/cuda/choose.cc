@@ -21,16 +21,12 @@ struct SelectScratch {
         bins(device) {}
 
   SelectState* state() const { return reinterpret_cast<SelectState*>(memory.data()); }
-  /// What stands there when all that was asked for has been done.
-  const SelectState& wait() {
-    copy_bytes_later(read.data(), kCpu, memory.data(), device, sizeof(SelectState));
-    synchronize(device);
-    return *reinterpret_cast<const SelectState*>(read.data());
-  }
+  /// Asks for what stands there when all that was asked for has been done: in `read` when the device comes to it.
+  void ask() { copy_bytes_later(read.data(), kCpu, memory.data(), device, sizeof(SelectState)); }
 
   Device device;
   Storage memory;
-  Pinned read;
+  Pinned read, given;
   Bytes places, bins;
   DeviceElements found, sampled;
 };
@@ -93,11 +89,18 @@ class Choosing {
   Source list() const { return {scratch_.found.values(), scratch_.found.indices(), room_, &state()->candidates.taken}; }
   std::int32_t floor() const { return floor_; }
 
-  /// What has come of all that was asked for. throws DataError if there was a NaN
-  const SelectState& wait() {
-    const SelectState& s = scratch_.wait();
-    require<NotANumber>(!s.stats.nan && s.cut.nan == 0, fast::kNaNSentence);
-    return s;
+  /// `const SelectState& s = co_await choice.outcome();`   what has come of all that was asked for, until the next one.
+  /// throws NotANumber if there was a NaN
+  auto outcome() {
+    struct Outcome : DeviceComes {
+      const SelectState& found;
+      const SelectState& await_resume() const {
+        require<NotANumber>(!found.stats.nan && found.cut.nan == 0, fast::kNaNSentence);
+        return found;
+      }
+    };
+    scratch_.ask();
+    return Outcome{{}, *reinterpret_cast<const SelectState*>(scratch_.read.data())};
   }
   /// Whether the candidates were all there are above their floor, and as many as are needed.
   bool enough(const SelectState& s, std::size_t need) const {
@@ -122,10 +125,11 @@ class Choosing {
     out_.on_device.renew(device_, most);
     emit(from, above, most);
   }
-  /// Where only the count says how many they are: waits for it.
-  void take_all(const Source& from, const Above& above) {
+  /// Where only the count says how many they are.
+  Steps take_all(Source from, Above above) {
     count(from, above);
-    const std::size_t size = wait().chosen.taken;
+    const SelectState& s = co_await outcome();
+    const std::size_t size = s.chosen.taken;
     out_.on_device.renew(device_, size);
     emit(from, above, size);
     out_.on_device.resize(size);
@@ -173,99 +177,114 @@ class Choosing {
 
 }  // namespace
 
-float top(const Order& order) {
+Steps top(Order order, Floor floor) {
   Choosing choice(order);
   const Sign sign = order.in.sign;
   const std::size_t k = order.in.k, target = fast::target_for(k, k);
-  const auto done = [&](const SelectState& s, std::int32_t floor) {
-    choice.finish(s.cut);
-    return next_floor(s.cut, floor);
-  };
   if (choice.bring_candidates()) {
     cut_at(choice.list(), sign, word(k), word(target), word(k), true, choice.state());
     choice.take(choice.list(), k);
-    const SelectState& s = choice.wait();
-    if (choice.enough(s, k)) return done(s, choice.floor());
+    const SelectState& s = co_await choice.outcome();
+    if (choice.enough(s, k)) {
+      choice.finish(s.cut);
+      floor(next_floor(s.cut, choice.floor()));
+      co_return;
+    }
   }
   order.out.passes += 5;
   cut_at(choice.all(), sign, word(k), word(target), word(k), false, choice.state());
   choice.take(choice.all(), k);
-  return done(choice.wait(), lowest_key(sign));
+  const SelectState& s = co_await choice.outcome();
+  choice.finish(s.cut);
+  floor(next_floor(s.cut, lowest_key(sign)));
 }
 
-void radix(const Order& order) {
+Steps radix(Order order) {
   Choosing choice(order);
   order.out.passes += 5;
   cut_by_scattering(choice.all(), order.in.sign, word(order.in.k), choice.state());
   choice.take(choice.all(), order.in.k);
-  choice.finish(choice.wait().cut);
+  const SelectState& s = co_await choice.outcome();
+  choice.finish(s.cut);
 }
 
-float search(const Order& order) {
+Steps search(Order order, Floor floor) {
   Choosing choice(order);
   Selection& out = order.out;
   const Sign sign = order.in.sign;
   const std::size_t n = order.in.values.size(), k = order.in.k, most = 2 * k, need = std::min(n, most + 1),
                     target = fast::target_for(need, k);
-  const std::int32_t lowest = lowest_key(sign);
-  const auto ask = [&](const Source& from, bool remembered, std::int32_t floor) -> const SelectState& {
+  std::int32_t lowest = lowest_key(sign);
+  const auto ask = [&](const Source& from, bool remembered) {
     cut_at(from, sign, word(k), word(target), word(need), remembered, choice.state());
-    bisect(from, sign, word(k), floor, choice.state());
+    bisect(from, sign, word(k), lowest, choice.state());
     choice.take(from, Above{.bisected = true}, most);
-    return choice.wait();
+    return choice.outcome();
   };
-  bool listed = need > most && need < n && choice.bring_candidates();
-  std::int32_t floor = listed ? choice.floor() : lowest;
-  const SelectState* s = listed ? &ask(choice.list(), true, floor) : nullptr;
-  if (!s || !choice.enough(*s, need)) {
-    listed = false, floor = lowest;
-    out.passes += 11;
-    s = &ask(choice.all(), false, floor);
+  bool found = false;
+  Source from{};
+  SelectState s{};
+  if (need > most && need < n && choice.bring_candidates()) {
+    from = choice.list(), lowest = choice.floor();
+    s = co_await ask(from, true);
+    found = choice.enough(s, need);
   }
-  const Cut cut = s->cut;
-  const float threshold = s->bisection.with_enough, next = next_floor(cut, floor);
+  const bool listed = found;
+  if (!listed) {
+    from = choice.all(), lowest = lowest_key(sign);
+    out.passes += 11;
+    s = co_await ask(from, false);
+  }
+  const Cut cut = s.cut;
+  const float threshold = s.bisection.with_enough;
+  std::size_t size = s.chosen.taken;
   if (threshold < 0) {
-    choice.take(listed ? choice.list() : choice.all(), k);
+    choice.take(from, k);
     out.passes += listed ? 0 : 2;
     choice.finish(cut);
-    return next;
+  } else {
+    if (key_above(threshold, sign) < lowest) {
+      out.passes += 2;
+      choice.take(choice.all(), Above{.key = key_above(threshold, sign)}, most);
+      s = co_await choice.outcome();
+      size = s.chosen.taken;
+    }
+    out.on_device.resize(std::min(size, most));
+    out.threshold = threshold;
   }
-  std::size_t size = s->chosen.taken;
-  if (key_above(threshold, sign) < floor) {
-    out.passes += 2;
-    choice.take(choice.all(), Above{.key = key_above(threshold, sign)}, most);
-    size = choice.wait().chosen.taken;
-  }
-  out.on_device.resize(std::min(size, most));
-  out.threshold = threshold;
-  return next;
+  floor(next_floor(cut, lowest));
 }
 
-void above(const Order& order, float threshold, std::size_t most) {
+Steps above(Order order, float threshold, std::size_t most) {
   Choosing choice(order);
   const Above above{.key = key_above(threshold, order.in.sign)};
-  const auto done = [&](const SelectState& s) {
+  order.out.threshold = threshold;
+  const auto keep = [&](const SelectState& s) {
     order.out.on_device.resize(std::min<std::size_t>(s.chosen.taken, most));
   };
-  order.out.threshold = threshold;
   if (choice.bring_candidates() && choice.floor() <= above.key) {
     choice.take(choice.list(), above, most);
-    const SelectState& s = choice.wait();
-    if (choice.enough(s, 0)) return done(s);
+    const SelectState& s = co_await choice.outcome();
+    if (choice.enough(s, 0)) {
+      keep(s);
+      co_return;
+    }
   }
   order.out.passes += 2;
   choice.take(choice.all(), above, most);
-  done(choice.wait());
+  const SelectState& s = co_await choice.outcome();
+  keep(s);
 }
 
-void all_above(const Order& order, float threshold) {
+Steps all_above(Order order, float threshold) {
   Choosing choice(order);
   order.out.passes += 2;
-  choice.take_all(choice.all(), Above{.key = key_above(threshold, order.in.sign)});
+  Steps taking = choice.take_all(choice.all(), Above{.key = key_above(threshold, order.in.sign)});
+  co_await taking;
   order.out.threshold = threshold;
 }
 
-void estimated(const Order& order, double share, std::uint64_t turn, bool limited) {
+Steps estimated(Order order, double share, std::uint64_t turn, bool limited) {
   Choosing choice(order);
   Selection& out = order.out;
   const Sign sign = order.in.sign;
@@ -276,20 +295,22 @@ void estimated(const Order& order, double share, std::uint64_t turn, bool limite
   sample(order.in.values.data(), n, look.size, turn, sampled.values());
   const auto rank = word(look.rank);
   cut_at({sampled.values(), nullptr, look.size, nullptr}, sign, rank, rank, rank, false, choice.state());
-  const Cut cut = choice.wait().cut;
-  const std::int32_t key = rank <= cut.competing ? std::max(cut.key, 1) : 1;
+  const SelectState& of_sample = co_await choice.outcome();
+  const std::int32_t key = rank <= of_sample.cut.competing ? std::max(of_sample.cut.key, 1) : 1;
   out.passes += 2;
-  choice.take_all(choice.all(), Above{.key = key});
+  Steps taking = choice.take_all(choice.all(), Above{.key = key});
+  co_await taking;
   out.threshold = magnitude_of(key);
-  if (!limited || out.size() <= k) return;
+  if (!limited || out.size() <= k) co_return;
   const DeviceElements reached = std::exchange(out.on_device, {});
   const Source from{reached.values(), reached.indices(), reached.size(), nullptr};
   cut_at(from, sign, word(k), word(k), word(k), false, choice.state());
   choice.take(from, k);
-  choice.finish(choice.wait().cut);
+  const SelectState& s = co_await choice.outcome();
+  choice.finish(s.cut);
 }
 
-void adacomp(const Order& order, std::size_t bin) {
+Steps adacomp(Order order, std::size_t bin) {
   Choosing choice(order);
   const std::size_t n = order.in.values.size();
   ++order.out.passes;
@@ -298,16 +319,22 @@ void adacomp(const Order& order, std::size_t bin) {
   bins.resize((n + bin - 1) / bin * sizeof(std::int32_t));
   auto* const largest = reinterpret_cast<std::int32_t*>(bins.data());
   largest_of_bins(order.in.values.data(), n, bin, largest);
-  choice.take_all(choice.all(), Above{.latest = order.in.latest.data(), .bin = bin, .largest = largest});
+  Steps taking = choice.take_all(choice.all(), Above{.latest = order.in.latest.data(), .bin = bin, .largest = largest});
+  co_await taking;
 }
 
-void at(const Order& order, std::span<const std::uint32_t> indices) {
+Steps at(Order order, std::vector<std::uint32_t> indices) {
   Choosing choice(order);
-  choice.wait();
+  const SelectState& s = co_await choice.outcome();
+  static_cast<void>(s);  // it looked for a NaN; and the device has copied what was given before
   const Device device = order.in.values.device();
   DeviceElements& chosen = order.out.on_device;
   chosen.renew(device, indices.size());
-  copy_bytes(chosen.indices(), device, indices.data(), kCpu, indices.size_bytes());
+  Pinned& given = choice.scratch().given;
+  const std::size_t bytes = indices.size() * sizeof(std::uint32_t);
+  if (given.size() < bytes) given = Pinned(bytes, device);
+  std::memcpy(given.data(), indices.data(), bytes);
+  copy_bytes_later(chosen.indices(), device, given.data(), kCpu, bytes);
   gather_at(chosen.values(), order.in.values.data(), chosen.indices(), indices.size(), order.in.values.size());
   chosen.resize(indices.size());
 }
@@ -316,7 +343,8 @@ void elements_of_sign(Slice<const std::uint32_t> indices, Slice<const float> val
   const SelectionInput in{.values = values, .sign = sign};
   std::shared_ptr<SelectScratch> scratch;
   Choosing choice({in, scratch, out, false});
-  choice.take_all({values.data(), indices.data(), values.size(), nullptr}, Above{.key = lowest_key(sign)});
+  choice.take_all({values.data(), indices.data(), values.size(), nullptr}, Above{.key = lowest_key(sign)})
+      .run(values.device());
 }
 
 }  // namespace laconic::compress::cuda

@@ -1,18 +1,21 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <span>
+#include <vector>
 
 #include "compress/selector.h"
+#include "core/steps.h"
 
 /// Selection on a CUDA device, with the kernels of compress/cuda/select.h: what the selectors in compress/selectors/
-/// are made of there.
+/// are made of there. Each asks for kernels, and goes on when the device has come to what they found.
 namespace laconic::compress::cuda {
 
 struct SelectScratch;
 
-/// One selection. The scratch is kept from step to step, and made anew for another device.
+/// One selection, whose input and output outlive its steps. The scratch is kept from step to step, and made anew for
+/// another device.
 struct Order {
   const SelectionInput& in;
   std::shared_ptr<SelectScratch>& scratch;
@@ -20,21 +23,24 @@ struct Order {
   bool wants_stats = true;  ///< a pass finds them where nobody knows them
 };
 
-/// Chooses the top k. Returns a floor for the next step, which some more than k reach.
-float top(const Order& order);
+/// Called with a floor for the next step, which some more than were chosen reach.
+using Floor = std::function<void(float)>;
+
+/// Chooses the top k.
+Steps top(Order order, Floor floor);
 /// Chooses the top k digit after digit, as RedSync's baseline does.
-void radix(const Order& order);
-/// Chooses the set of RedSync Algorithm 3. Returns a floor for the next step.
-float search(const Order& order);
+Steps radix(Order order);
+/// Chooses the set of RedSync Algorithm 3.
+Steps search(Order order, Floor floor);
 /// Chooses what is above a threshold: the first `most` of it, from candidates if they hold all of it.
-void above(const Order& order, float threshold, std::size_t most);
+Steps above(Order order, float threshold, std::size_t most);
 /// Chooses all above a threshold.
-void all_above(const Order& order, float threshold);
+Steps all_above(Order order, float threshold);
 /// Chooses all at or above a threshold estimated from a sample of this share; of more than k the top k, if `limited`.
-void estimated(const Order& order, double share, std::uint64_t turn, bool limited);
+Steps estimated(Order order, double share, std::uint64_t turn, bool limited);
 /// Chooses by AdaComp's rule.
-void adacomp(const Order& order, std::size_t bin);
+Steps adacomp(Order order, std::size_t bin);
 /// Takes the elements at these indices, which ascend.
-void at(const Order& order, std::span<const std::uint32_t> indices);
+Steps at(Order order, std::vector<std::uint32_t> indices);
 
 }  // namespace laconic::compress::cuda

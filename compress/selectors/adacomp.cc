@@ -32,8 +32,8 @@ class AdaComp final : public Selector {
       }
     }
   }
-  void choose_on_cuda(const Offer& o, Selection& out) override {
-    cuda_only([&] { cuda::adacomp({o.in, cuda_scratch_, out}, bin_); });
+  Steps choose_on_cuda(const Offer& o, Selection& out) override {
+    return cuda_only([&] { return cuda::adacomp({o.in, cuda_scratch_, out}, bin_); });
   }
 
   std::size_t bin_;

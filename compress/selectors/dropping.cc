@@ -24,8 +24,8 @@ class Dropping final : public Selector {
     out.threshold = magnitude_of(key);
     if (limited_) fast::keep_top(o.in.k, o.in.sign, key, scratch_, out);
   }
-  void choose_on_cuda(const Offer& o, Selection& out) override {
-    cuda_only([&] { cuda::estimated({o.in, cuda_scratch_, out}, sample_, o.turn, limited_); });
+  Steps choose_on_cuda(const Offer& o, Selection& out) override {
+    return cuda_only([&] { return cuda::estimated({o.in, cuda_scratch_, out}, sample_, o.turn, limited_); });
   }
 
   double sample_;

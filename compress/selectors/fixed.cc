@@ -21,8 +21,8 @@ class Fixed final : public Selector {
   void choose(const Offer& o, Selection& out) override {
     fast::above(o.in.values, o.in.candidates, o.in.sign, threshold_, o.in.values.size(), scratch_, out);
   }
-  void choose_on_cuda(const Offer& o, Selection& out) override {
-    cuda_only([&] { cuda::all_above({o.in, cuda_scratch_, out}, threshold_); });
+  Steps choose_on_cuda(const Offer& o, Selection& out) override {
+    return cuda_only([&] { return cuda::all_above({o.in, cuda_scratch_, out}, threshold_); });
   }
 
   float threshold_;

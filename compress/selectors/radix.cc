@@ -70,8 +70,8 @@ class Radix final : public Selector {
   void choose(const Offer& offer, Selection& out) override {
     radix_select(offer.in.values, offer.in.k, offer.in.sign, out);
   }
-  void choose_on_cuda(const Offer& offer, Selection& out) override {
-    cuda_only([&] { cuda::radix({offer.in, cuda_scratch_, out}); });
+  Steps choose_on_cuda(const Offer& offer, Selection& out) override {
+    return cuda_only([&] { return cuda::radix({offer.in, cuda_scratch_, out}); });
   }
 };
 

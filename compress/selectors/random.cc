@@ -14,8 +14,8 @@ class Evenly final : public Selector {
     out.indices = draw(o.in);
     for (const std::uint32_t i : out.indices) out.values.push_back(o.in.values[i]);
   }
-  void choose_on_cuda(const Offer& o, Selection& out) override {
-    cuda_only([&] { cuda::at({o.in, cuda_scratch_, out}, draw(o.in)); });
+  Steps choose_on_cuda(const Offer& o, Selection& out) override {
+    return cuda_only([&] { return cuda::at({o.in, cuda_scratch_, out}, draw(o.in)); });
   }
   static std::vector<std::uint32_t> draw(const SelectionInput& in) {
     std::vector<std::uint32_t> indices;

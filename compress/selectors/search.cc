@@ -34,11 +34,13 @@ class Search final : public Selector {
     o.remember(fast::search(request, k, o.stats, scratch_, out), out);
     o.memory.threshold = out.threshold;
   }
-  void choose_on_cuda(const Offer& o, Selection& out) override {
-    cuda_only([&] {
+  Steps choose_on_cuda(const Offer& o, Selection& out) override {
+    return cuda_only([&] {
       if (!searches(o.turn)) return cuda::above({o.in, cuda_scratch_, out}, o.memory.threshold, 2 * o.in.k);
-      o.remember(cuda::search({o.in, cuda_scratch_, out}), out);
-      o.memory.threshold = out.threshold;
+      return cuda::search({o.in, cuda_scratch_, out}, [o, &out](float floor) {
+        o.remember(floor, out);
+        o.memory.threshold = out.threshold;
+      });
     });
   }
 

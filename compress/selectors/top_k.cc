@@ -24,8 +24,11 @@ class TopK final : public Selector {
     const fast::Request request{o.in.values, o.in.sign, o.in.k, o.in.candidates, o.memory.floor};
     o.remember(fast::top(request, scratch_, out), out);
   }
-  void choose_on_cuda(const Offer& o, Selection& out) override {
-    cuda_only([&] { o.remember(cuda::top({o.in, cuda_scratch_, out, !meets_nan(o.in.sign)}), out); });
+  Steps choose_on_cuda(const Offer& o, Selection& out) override {
+    return cuda_only([&] {
+      return cuda::top({o.in, cuda_scratch_, out, !meets_nan(o.in.sign)},
+                       [o, &out](float floor) { o.remember(floor, out); });
+    });
   }
 
   fast::Scratch scratch_;

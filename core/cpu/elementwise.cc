@@ -74,6 +74,10 @@ void cast(float* y, const BFloat16* x, std::int64_t n) {
   each(
       n, [](float& yi, BFloat16 xi) { yi = widened(xi); }, out(y), x);
 }
+void cast(float* y, const std::uint8_t* x, std::int64_t n) {
+  each(
+      n, [](float& yi, std::uint8_t xi) { yi = xi; }, out(y), x);
+}
 
 bool all_finite(const float* x, std::int64_t n) { return largest_exponent_part(x, n) < 0x7F800000u; }
 

@@ -175,7 +175,7 @@ void each_column_block(std::int64_t outer, std::int64_t n, std::int64_t inner, F
 }  // namespace
 
 void sum_middle(float* y, const float* x, std::int64_t outer, std::int64_t n, std::int64_t inner, float scale) {
-  if (inner > 1)
+  if (inner != 1)
     return each_column_block(outer, n, inner, [=](std::int64_t o, std::int64_t i0, std::int64_t i1) {
       sum_columns(y + o * inner + i0, x + o * n * inner + i0, n, inner, i1 - i0, scale);
     });

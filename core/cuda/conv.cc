@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <initializer_list>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,6 +37,15 @@ struct Geometry : ConvSizes {
   }
   /// Whether plain weights are also in the order that goes with channels_last.
   bool plain_fits() const { return kernel() == 1 || c == groups; }
+
+  /// Whether plain order may be worth the way there and back, of 8 bytes an element. Float32 without tensor cores is
+  /// bound by arithmetic: 18 c operations a pixel and output channel of a 3x3 kernel. Where an algorithm of plain order
+  /// saves half of them, and a GPU does some 14 operations in the time of a byte (H200: 67 TFLOP/s, 4.8 TB/s), that is
+  /// more than the way from about 25 channels on.
+  bool may_save_in_plain_order() const {
+    constexpr std::int64_t kLeastChannels = 32;
+    return type == DType::f32 && !tf32 && kernel() > 1 && std::min(c, out) / groups >= kLeastChannels;
+  }
 };
 Geometry geometry(const Tensor& x, const Tensor& y, const Shape& w, const ops::Conv2dOptions& o, DType type) {
   return {conv_sizes(x, y, w, o), x.device().index, type, type == DType::f32 && matmul_precision() == Precision::tf32};
@@ -99,75 +110,99 @@ class Convolution {
 
   // Each false if cuDNN has no algorithm for it in this layout.
   bool forward(void* y, const void* x, const void* w) {
-    const Cudnn& c = cudnn();
-    return run(
-        "convolution", forward_,
-        [&](int asked, int* found, auto* results) {
-          return c.cudnnGetConvolutionForwardAlgorithm_v7(cudnn_handle(), x_, w_, conv_, y_, asked, found, results);
-        },
-        [&](auto algorithm, void* workspace, std::size_t bytes) {
-          return c.cudnnConvolutionForward(cudnn_handle(), &kOne, x_, x, w_, w, conv_, algorithm, workspace, bytes,
-                                           &kZero, y_, y);
-        });
+    return run("convolution", forward_algorithms(), [&](auto algorithm, void* workspace, std::size_t bytes) {
+      return cudnn().cudnnConvolutionForward(cudnn_handle(), &kOne, x_, x, w_, w, conv_, algorithm, workspace, bytes,
+                                             &kZero, y_, y);
+    });
   }
   bool backward_data(void* dx, const void* dy, const void* w) {
-    const Cudnn& c = cudnn();
-    return run(
-        "convolution's data gradient", data_,
-        [&](int asked, int* found, auto* results) {
-          return c.cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnn_handle(), w_, y_, conv_, x_, asked, found,
-                                                               results);
-        },
-        [&](auto algorithm, void* workspace, std::size_t bytes) {
-          return c.cudnnConvolutionBackwardData(cudnn_handle(), &kOne, w_, w, y_, dy, conv_, algorithm, workspace,
-                                                bytes, &kZero, x_, dx);
-        });
+    return run("convolution's data gradient", data_algorithms(),
+               [&](auto algorithm, void* workspace, std::size_t bytes) {
+                 return cudnn().cudnnConvolutionBackwardData(cudnn_handle(), &kOne, w_, w, y_, dy, conv_, algorithm,
+                                                             workspace, bytes, &kZero, x_, dx);
+               });
   }
   bool backward_weights(void* dw, bool add, const void* x, const void* dy) {
-    const Cudnn& c = cudnn();
-    return run(
-        "convolution's weight gradient", weights_,
-        [&](int asked, int* found, auto* results) {
-          return c.cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnn_handle(), x_, y_, conv_, w_, asked, found,
-                                                                 results);
-        },
-        [&](auto algorithm, void* workspace, std::size_t bytes) {
-          return c.cudnnConvolutionBackwardFilter(cudnn_handle(), &kOne, x_, x, y_, dy, conv_, algorithm, workspace,
-                                                  bytes, add ? &kOne : &kZero, w_, dw);
-        });
+    return run("convolution's weight gradient", weight_algorithms(),
+               [&](auto algorithm, void* workspace, std::size_t bytes) {
+                 return cudnn().cudnnConvolutionBackwardFilter(cudnn_handle(), &kOne, x_, x, y_, dy, conv_, algorithm,
+                                                               workspace, bytes, add ? &kOne : &kZero, w_, dw);
+               });
+  }
+
+  // Whether the algorithm that cuDNN expects to be the fastest multiplies less than the sum of products does.
+  bool forward_saves() {
+    return saves(forward_algorithms(),
+                 {CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD, CUDNN_CONVOLUTION_FWD_ALGO_FFT,
+                  CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED, CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING});
+  }
+  bool backward_data_saves() {
+    return saves(data_algorithms(),
+                 {CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD, CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT,
+                  CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED, CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING});
+  }
+  bool backward_weights_saves() {
+    return saves(weight_algorithms(),
+                 {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT,
+                  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING});
   }
 
  private:
   static constexpr float kOne = 1.0f, kZero = 0.0f;
 
+  /// Those that may be used, the fastest first; nothing: not asked for yet.
   template <class Perf>
-  struct Algorithms {
-    bool asked = false;
-    std::vector<Perf> usable;
-  };
+  using Algorithms = std::optional<std::vector<Perf>>;
+
+  std::vector<cudnnConvolutionFwdAlgoPerf_t>& forward_algorithms() {
+    return asked("convolution", forward_, [&](int most, int* found, auto* results) {
+      return cudnn().cudnnGetConvolutionForwardAlgorithm_v7(cudnn_handle(), x_, w_, conv_, y_, most, found, results);
+    });
+  }
+  std::vector<cudnnConvolutionBwdDataAlgoPerf_t>& data_algorithms() {
+    return asked("convolution's data gradient", data_, [&](int most, int* found, auto* results) {
+      return cudnn().cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnn_handle(), w_, y_, conv_, x_, most, found,
+                                                                 results);
+    });
+  }
+  std::vector<cudnnConvolutionBwdFilterAlgoPerf_t>& weight_algorithms() {
+    return asked("convolution's weight gradient", weights_, [&](int most, int* found, auto* results) {
+      return cudnn().cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnn_handle(), x_, y_, conv_, w_, most, found,
+                                                                   results);
+    });
+  }
+  template <class Perf, class Algorithm>
+  static bool saves(const std::vector<Perf>& usable, std::initializer_list<Algorithm> few_products) {
+    return !usable.empty() &&
+           std::find(few_products.begin(), few_products.end(), usable.front().algo) != few_products.end();
+  }
   // cuDNN 9 has several codes of each kind, a thousand apart.
   static bool is(cudnnStatus_t kind, cudnnStatus_t status) { return status / 1000 == kind / 1000; }
   static bool refused(cudnnStatus_t status) { return is(CUDNN_STATUS_NOT_SUPPORTED, status); }
   static bool failed(cudnnStatus_t status) { return status / 1000 > CUDNN_STATUS_NOT_SUPPORTED / 1000; }
 
+  template <class Perf, class Ask>
+  std::vector<Perf>& asked(const char* what, Algorithms<Perf>& algorithms, Ask&& ask) {
+    if (algorithms) return *algorithms;
+    Perf found[16];
+    int count = 0;
+    check(cudnn().cudnnSetConvolutionMathType(conv_, math_), what);
+    const cudnnStatus_t status = ask(16, &count, found);
+    // Asked for a layout that it has nothing for it may also find a parameter bad.
+    if (!refused(status) && !is(CUDNN_STATUS_BAD_PARAM, status)) check(status, what);
+    if (status != CUDNN_STATUS_SUCCESS) count = 0;
+    std::vector<Perf>& usable = algorithms.emplace();
+    for (int i = 0; i < count; ++i)
+      if (found[i].status == CUDNN_STATUS_SUCCESS && found[i].determinism == CUDNN_DETERMINISTIC &&
+          found[i].memory <= kMostWorkspace)
+        usable.push_back(found[i]);
+    return usable;
+  }
+
   /// Runs the first algorithm that cuDNN does not refuse after all, and keeps to it. One that fails, or whose workspace
   /// cannot be had, is left if there is another.
-  template <class Perf, class Ask, class Start>
-  bool run(const char* what, Algorithms<Perf>& algorithms, Ask&& ask, Start&& start) {
-    std::vector<Perf>& usable = algorithms.usable;
-    if (!std::exchange(algorithms.asked, true)) {
-      Perf found[16];
-      int count = 0;
-      check(cudnn().cudnnSetConvolutionMathType(conv_, math_), what);
-      const cudnnStatus_t status = ask(16, &count, found);
-      // Asked for a layout that it has nothing for it may also find a parameter bad.
-      if (!refused(status) && !is(CUDNN_STATUS_BAD_PARAM, status)) check(status, what);
-      if (status != CUDNN_STATUS_SUCCESS) count = 0;
-      for (int i = 0; i < count; ++i)
-        if (found[i].status == CUDNN_STATUS_SUCCESS && found[i].determinism == CUDNN_DETERMINISTIC &&
-            found[i].memory <= kMostWorkspace)
-          usable.push_back(found[i]);
-    }
+  template <class Perf, class Start>
+  bool run(const char* what, std::vector<Perf>& usable, Start&& start) {
     for (; !usable.empty(); usable.erase(usable.begin())) {
       const Perf& best = usable.front();
       if (math_ != CUDNN_FMA_MATH) check(cudnn().cudnnSetConvolutionMathType(conv_, best.mathType), what);
@@ -197,16 +232,31 @@ Convolution& convolution(const Geometry& g) {
 }
 
 // Where cuDNN has nothing for channels_last (some groups, strides and dilations), it has for plain order. What is bf16
-// is widened for it: exact, and such shapes are rare.
+// is widened for it: exact, and such shapes are rare. In float32 it is also the first choice where an algorithm is the
+// fastest there that saves products, of which channels_last has none, and for groups. cuDNN's predictions carry no
+// times by which the two orders could be compared.
+
+/// f(in channels_last), or first f(in plain order) where that `saves`, and the other one if there is no algorithm.
+template <class Saves, class Last, class Plain>
+void in_the_better_order(const Geometry& g, Saves&& saves, Last&& last, Plain&& plain) {
+  const bool groups = g.type == DType::f32 && !g.tf32 && g.groups > 1;
+  const bool plain_first = groups || (g.may_save_in_plain_order() && saves(convolution(g.plain())));
+  const bool done = plain_first ? plain() || last() : last() || plain();
+  require<Error>(done, "cudnn: no deterministic algorithm for a convolution of ", Shape{g.n, g.c, g.h, g.w}, " with ",
+                 Shape{g.out, g.c / g.groups, g.kh, g.kw}, ", stride ", g.stride, ", pad ", g.pad, ", dilation ",
+                 g.dilation, ", groups ", g.groups, " in at most ", kMostWorkspace,
+                 " bytes of workspace. Try a smaller batch.");
+}
 
 Tensor in_plain_order(const Tensor& x) { return raw::to_layout(raw::cast(x, DType::f32), Layout::plain); }
 
-/// run(result) with memory in plain order, from which y is made.
+/// run(result) with memory in plain order, from which y is made, unless it says that there is nothing.
 template <class F>
-void through_plain_order(const Tensor& y, F run) {
+bool through_plain_order(const Tensor& y, F run) {
   const Tensor plain = Tensor::empty(y.shape(), DType::f32, y.device());
-  run(plain);
+  if (!run(plain)) return false;
   y.copy_from(raw::cast(plain, y.dtype()));
+  return true;
 }
 
 /// Such a batch goes in two.
@@ -229,30 +279,27 @@ Tensor aligned(const Tensor& x) {
   return copy;
 }
 
-void require_done(bool done, const Geometry& g) {
-  require<Error>(done, "cudnn: no deterministic algorithm for a convolution of ", Shape{g.n, g.c, g.h, g.w}, " with ",
-                 Shape{g.out, g.c / g.groups, g.kh, g.kw}, ", stride ", g.stride, ", pad ", g.pad, ", dilation ",
-                 g.dilation, ", groups ", g.groups, " in at most ", kMostWorkspace,
-                 " bytes of workspace. Try a smaller batch.");
-}
-
 }  // namespace
 
 void conv2d_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const ops::Conv2dOptions& o,
                     std::int64_t most_elements) {
   const Geometry g = geometry(x, y, w.shape(), o, x.dtype());
-  const Tensor weights = packed_weights(w, g);
   const float* bias = b.defined() ? b.data<float>() : nullptr;
   if (g.pointwise())
-    return linear_forward(Product(y), false, Factor(x), Factor(weights), bias, g.pixels(), g.c, g.out, g.out, o.relu);
+    return linear_forward(Product(y), false, Factor(x), Factor(packed_weights(w, g)), bias, g.pixels(), g.c, g.out,
+                          g.out, o.relu);
   if (too_large(g, most_elements))
     return halves(g, [&](std::int64_t first, std::int64_t count) {
       conv2d_forward(y.rows(first, count), x.rows(first, count), w, b, o, most_elements);
     });
-  if (!convolution(g).forward(y.raw_data(), aligned(x).raw_data(), weights.raw_data()))
-    through_plain_order(y, [&](const Tensor& plain) {
-      require_done(convolution(g.plain()).forward(plain.raw_data(), in_plain_order(x).raw_data(), w.raw_data()), g);
-    });
+  in_the_better_order(
+      g, [](Convolution& plain) { return plain.forward_saves(); },
+      [&] { return convolution(g).forward(y.raw_data(), aligned(x).raw_data(), packed_weights(w, g).raw_data()); },
+      [&] {
+        return through_plain_order(y, [&](const Tensor& plain) {
+          return convolution(g.plain()).forward(plain.raw_data(), in_plain_order(x).raw_data(), w.raw_data());
+        });
+      });
   if (bias || o.relu) add_bias(Product(y), Factor(y), bias, g.pixels(), g.out, g.out, o.relu);
 }
 
@@ -260,18 +307,22 @@ void conv2d_backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w, c
                           std::int64_t most_elements) {
   if (dx.elements() == 0) return;
   const Geometry g = geometry(dx, dy, w.shape(), o, dy.dtype());
-  const Tensor weights = packed_weights(w, g);
   if (g.pointwise())
-    return linear_backward_data(Product(dx), false, Factor(dy), Factor(weights), g.pixels(), g.c, g.out);
+    return linear_backward_data(Product(dx), false, Factor(dy), Factor(packed_weights(w, g)), g.pixels(), g.c, g.out);
   if (too_large(g, most_elements))
     return halves(g, [&](std::int64_t first, std::int64_t count) {
       conv2d_backward_data(dx.rows(first, count), dy.rows(first, count), w, o, most_elements);
     });
-  if (!convolution(g).backward_data(dx.raw_data(), aligned(dy).raw_data(), weights.raw_data()))
-    through_plain_order(dx, [&](const Tensor& plain) {
-      require_done(convolution(g.plain()).backward_data(plain.raw_data(), in_plain_order(dy).raw_data(), w.raw_data()),
-                   g);
-    });
+  in_the_better_order(
+      g, [](Convolution& plain) { return plain.backward_data_saves(); },
+      [&] {
+        return convolution(g).backward_data(dx.raw_data(), aligned(dy).raw_data(), packed_weights(w, g).raw_data());
+      },
+      [&] {
+        return through_plain_order(dx, [&](const Tensor& plain) {
+          return convolution(g.plain()).backward_data(plain.raw_data(), in_plain_order(dy).raw_data(), w.raw_data());
+        });
+      });
 }
 
 void conv2d_backward_weights(const Tensor& dw, bool add, const Tensor& x, const Tensor& dy, const ops::Conv2dOptions& o,
@@ -287,16 +338,24 @@ void conv2d_backward_weights(const Tensor& dw, bool add, const Tensor& x, const 
     return halves(g, [&](std::int64_t first, std::int64_t count) {
       conv2d_backward_weights(dw, add || first > 0, x.rows(first, count), dy.rows(first, count), o, most_elements);
     });
-  const bool direct = g.type == DType::f32 && g.plain_fits();
-  const Tensor packed = direct ? dw : Tensor::empty(dw.shape(), g.type, dw.device());
-  if (!convolution(g).backward_weights(packed.raw_data(), direct && add, aligned(x).raw_data(), aligned(dy).raw_data()))
-    return require_done(convolution(g.plain()).backward_weights(dw.raw_data(), add, in_plain_order(x).raw_data(),
-                                                                in_plain_order(dy).raw_data()),
-                        g);
-  if (g.type == DType::bf16)
-    unpack_weights(dw.data<float>(), packed.data<BFloat16>(), g.out, g.c / g.groups, g.kernel(), add);
-  else if (!direct)
-    unpack_weights(dw.data<float>(), packed.data<float>(), g.out, g.c / g.groups, g.kernel(), add);
+  in_the_better_order(
+      g, [](Convolution& plain) { return plain.backward_weights_saves(); },
+      [&] {
+        const bool direct = g.type == DType::f32 && g.plain_fits();
+        const Tensor packed = direct ? dw : Tensor::empty(dw.shape(), g.type, dw.device());
+        if (!convolution(g).backward_weights(packed.raw_data(), direct && add, aligned(x).raw_data(),
+                                             aligned(dy).raw_data()))
+          return false;
+        if (g.type == DType::bf16)
+          unpack_weights(dw.data<float>(), packed.data<BFloat16>(), g.out, g.c / g.groups, g.kernel(), add);
+        else if (!direct)
+          unpack_weights(dw.data<float>(), packed.data<float>(), g.out, g.c / g.groups, g.kernel(), add);
+        return true;
+      },
+      [&] {
+        return convolution(g.plain()).backward_weights(dw.raw_data(), add, in_plain_order(x).raw_data(),
+                                                       in_plain_order(dy).raw_data());
+      });
 }
 
 }  // namespace laconic::cuda

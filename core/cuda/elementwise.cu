@@ -172,6 +172,9 @@ void cast(float* y, const BFloat16* x, std::int64_t n) {
   each(
       n, [] __device__(float& yi, float xi) { yi = xi; }, out(y), x);
 }
+void cast(float* y, const std::uint8_t* x, std::int64_t n) {
+  map(n, [=] __device__(std::int64_t i) { y[i] = x[i]; });
+}
 
 #define LACONIC_INSTANTIATE_FUNCTION(name, ...)                   \
   template void name##_forward(Real*, const Real*, std::int64_t); \

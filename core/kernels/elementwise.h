@@ -93,6 +93,7 @@ LACONIC_DECLARE(void scale_times(float* y, const float* x, float a, const float*
 /// To the nearest, ties to even; NaN stays NaN.
 LACONIC_DECLARE(void cast(BFloat16* y, const float* x, std::int64_t n));
 LACONIC_DECLARE(void cast(float* y, const BFloat16* x, std::int64_t n));
+LACONIC_DECLARE(void cast(float* y, const std::uint8_t* x, std::int64_t n));
 LACONIC_DECLARE(void increment(std::int64_t* counter));
 
 // Those that wait for the device. Sums are in double, by chunks of fixed size and in their order: the same for any

@@ -12,6 +12,7 @@ namespace {
 void check(const Tensor& x, const Tensor& gamma, std::initializer_list<std::reference_wrapper<const Tensor>> others,
            const Tensor& residual) {
   require<ShapeError>(x.rank() == 2 || x.rank() == 4, "batch_norm: x is ", x.shape(), ", not [N, C] or [N, C, H, W].");
+  require<ShapeError>(x.dim(1) >= 1, "batch_norm: x ", x.shape(), " has no channels.");
   require<ShapeError>(gamma.shape() == Shape{x.dim(1)}, "batch_norm: x is ", x.shape(), " but gamma is ", gamma.shape(),
                       ", not ", Shape{x.dim(1)}, ".");
   for (const Tensor& other : others)

@@ -2,20 +2,24 @@
 
 #include "core/kernels/elementwise.h"
 #include "core/kernels/products.h"
+#include "core/kernels/rows.h"
 
 namespace laconic::inline ops {
 
-void require_one_device(const char* what, std::initializer_list<NamedOperand> operands) {
+Device require_one_device(const char* what, std::initializer_list<NamedOperand> operands) {
   const NamedOperand& first = *operands.begin();
   const Device device = first.tensor.device();
+  Device of_result = device;
   for (const NamedOperand& o : operands) {
     if (!o.tensor.defined() || o.tensor.device() == device) [[likely]]
       continue;
+    if (o.tensor.device() == kGhost) of_result = kGhost;
     if (device == kGhost || o.tensor.device() == kGhost) continue;
     require<ShapeError>(device.kind != Device::Kind::cuda && o.tensor.device().kind != Device::Kind::cuda, what, ": ",
                         first.name, " is on ", device, " but ", o.name, " is on ", o.tensor.device(),
                         ". Move the model and the data to one device.");
   }
+  return of_result;
 }
 
 void require_real(const char* what, const Tensor& x) {
@@ -26,6 +30,13 @@ void require_real(const char* what, const Tensor& x) {
 Tensor floats(const char* what, const Tensor& x) {
   require_real(what, x);
   return raw::cast(x, DType::f32);
+}
+
+std::int64_t first_wrong(const Tensor& index, std::int64_t n) {
+  if (index.device() == kGhost) return -1;
+  return on_device(
+      index.device(), [&] { return cpu::first_bad_label(index.data<std::int64_t>(), index.elements(), n); },
+      [] { return std::int64_t{-1}; });
 }
 
 void require_images(const char* what, const Tensor& x) {

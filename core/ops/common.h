@@ -11,10 +11,11 @@ struct NamedOperand {
   const char* name;
   const Tensor& tensor;
 };
-/// Throws ShapeError if one operand is on a CUDA device and another is not there: a kernel would follow a pointer that
-/// means nothing to it. Undefined operands are left out, and where one is a ghost, so is the result, and no kernel
-/// runs.
-void require_one_device(const char* what, std::initializer_list<NamedOperand> operands);
+/// Returns where a result of these operands lies, and the kernel runs that makes it: where one is a ghost, so is the
+/// result, and none runs. Undefined operands are left out.
+/// throws ShapeError if one is on a CUDA device and another is not there: a kernel would follow a pointer that means
+///        nothing to it
+Device require_one_device(const char* what, std::initializer_list<NamedOperand> operands);
 
 /// Throws ShapeError unless x is float32 or bf16, naming what it is.
 void require_real(const char* what, const Tensor& x);
@@ -22,6 +23,10 @@ void require_real(const char* what, const Tensor& x);
 /// Returns x's value for an operation that computes in float32 alone: bf16 is widened, anything else refused as above.
 /// The operation may put a float32 gradient for x all the same (core/autograd.h).
 Tensor floats(const char* what, const Tensor& x);
+
+/// Returns the first place whose index (int64) is outside of 0 … n - 1, or -1: of a ghost, and of a CUDA device, whose
+/// kernels look themselves, so that nobody waits.
+std::int64_t first_wrong(const Tensor& index, std::int64_t n);
 
 /// Returns x's memory in words of 32 bits, for kernels that copy floats.
 inline float* words(const Tensor& x) { return static_cast<float*>(x.raw_data()); }

@@ -5,6 +5,7 @@
 #include "core/kernels/elementwise.h"
 #include "core/kernels/products.h"
 #include "core/ops/common.h"
+#include "core/ops/functions.h"
 #include "core/precision.h"
 
 namespace laconic::inline ops {
@@ -79,6 +80,11 @@ Tensor conv2d(const Tensor& x, const Tensor& w0, const Tensor& b0, const Conv2dO
 }
 
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w0, const Conv2dOptions& o, int output_pad) {
+  if (o.relu) {
+    Conv2dOptions without = o;
+    without.relu = false;
+    return relu(conv_transpose2d(x, w0, without, output_pad));
+  }
   const Tensor w = floats("conv_transpose2d", w0);
   check_options("conv_transpose2d", o, output_pad);
   require_images("conv_transpose2d", x);

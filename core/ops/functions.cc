@@ -45,22 +45,24 @@ Tensor function_of(const char* what, const Tensor& x, bool keeps_y, Forward forw
 /// Two tensors as kernels read them, and how they meet.
 struct Met {
   Tensor a, b;
+  Device device;  ///< of the result
   Shape shape;
   StridedWalk walk;
 };
 Met meet(const char* what, const Tensor& a0, const Tensor& b0) {
-  require_one_device(what, {{"a", a0}, {"b", b0}});
+  const Device device = require_one_device(what, {{"a", a0}, {"b", b0}});
   const bool alike = a0.shape() == b0.shape() && a0.dtype() == DType::bf16 && b0.dtype() == DType::bf16;
   const Tensor a = alike ? a0.value() : floats(what, a0), b = alike ? b0.value() : floats(what, b0);
-  if (a.shape() == b.shape()) return {a, raw::to_layout(b, a.layout()), a.shape(), StridedWalk(a.elements())};
+  if (a.shape() == b.shape()) return {a, raw::to_layout(b, a.layout()), device, a.shape(), StridedWalk(a.elements())};
   const Shape shape = broadcast_shape(what, a.shape(), b.shape());
   const std::array strides{broadcast_strides(a.shape(), shape), broadcast_strides(b.shape(), shape)};
-  return {raw::to_layout(a, Layout::plain), raw::to_layout(b, Layout::plain), shape, StridedWalk(shape, strides)};
+  return {raw::to_layout(a, Layout::plain), raw::to_layout(b, Layout::plain), device, shape,
+          StridedWalk(shape, strides)};
 }
 
 /// For what they make.
 Tensor empty_for(const Met& m, DType dtype) {
-  return Tensor::empty(m.shape, dtype, m.a.device(), m.a.shape() == m.shape ? m.a.layout() : Layout::plain);
+  return Tensor::empty(m.shape, dtype, m.device, m.a.shape() == m.shape ? m.a.layout() : Layout::plain);
 }
 
 /// Hands `gradient`, which has the shape of the result, to input i of this shape.
@@ -186,15 +188,15 @@ LACONIC_COMPARISONS(LACONIC_COMPARE)
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   require<ShapeError>(condition.dtype() == DType::u8, "where: the condition is ", condition.dtype(),
                       ", not what a comparison gives (uint8).");
-  require_one_device("where", {{"condition", condition}, {"a", a}, {"b", b}});
+  const Device device = require_one_device("where", {{"condition", condition}, {"a", a}, {"b", b}});
   const Shape shape = broadcast_shape("where", broadcast_shape("where", condition.shape(), a.shape()), b.shape());
   const std::array strides{broadcast_strides(condition.shape(), shape), broadcast_strides(a.shape(), shape),
                            broadcast_strides(b.shape(), shape)};
   const Tensor if_true = raw::to_layout(floats("where", a), Layout::plain),
                if_false = raw::to_layout(floats("where", b), Layout::plain);
-  const Tensor y = Tensor::empty(shape, DType::f32, a.device());
-  LACONIC_KERNEL(a.device(), where(y.data<float>(), condition.data<std::uint8_t>(), if_true.data<float>(),
-                                   if_false.data<float>(), StridedWalk(shape, strides)));
+  const Tensor y = Tensor::empty(shape, DType::f32, device);
+  LACONIC_KERNEL(device, where(y.data<float>(), condition.data<std::uint8_t>(), if_true.data<float>(),
+                               if_false.data<float>(), StridedWalk(shape, strides)));
   return record("where", y, {a, b}, [condition, of_a = a.shape(), of_b = b.shape()](const Tensor& dy, Grads& grads) {
     const Tensor zero = Tensor::full({1}, 0, dy.device());
     if (grads.wants(0)) put_to(grads, 0, where(condition, dy, zero), of_a);
@@ -207,7 +209,9 @@ Tensor to_float(const Tensor& x) {
   if (x.dtype() == DType::bf16)
     return record("to_float", raw::cast(x, DType::f32), {x}, [](const Tensor& dy, Grads& grads) { grads.put(0, dy); });
   if (x.dtype() != DType::u8) return Tensor::of(x.shape(), x.to_vector(), x.device());
-  return where(x, Tensor::full({1}, 1, x.device()), Tensor::full({1}, 0, x.device()));
+  const Tensor y = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
+  LACONIC_KERNEL(y.device(), cast(y.data<float>(), x.data<std::uint8_t>(), x.elements()));
+  return y;
 }
 
 Tensor sum_to(const Tensor& y, const Shape& shape) {

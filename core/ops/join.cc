@@ -13,12 +13,13 @@ Tensor concat_channels(const std::vector<Tensor>& inputs) {
   const Tensor& first = inputs.front();
   require<ShapeError>(first.rank() == 2 || first.rank() == 4, "concat: ", first.shape(),
                       " is neither [N, C] nor [N, C, H, W].");
+  Device device = first.device();
   std::int64_t channels = 0, in_blocks = 0;
   bool can_block = true, pairs = true;  // pairs: two numbers of bf16 are a word
   for (const Tensor& x : inputs) {
     require<ShapeError>(x.rank() == first.rank() && x.shape().with(1, 0) == first.shape().with(1, 0),
                         "concat: ", first.shape(), " and ", x.shape(), " differ in more than their channels.");
-    require_one_device("concat", {{"the first", first}, {"another", x}});
+    if (require_one_device("concat", {{"the first", first}, {"another", x}}) == kGhost) device = kGhost;
     channels += x.dim(1);
     can_block &= x.dim(1) % 16 == 0;
     pairs &= x.dtype() == DType::bf16 && x.dim(1) % 2 == 0 && reinterpret_cast<std::uintptr_t>(x.raw_data()) % 4 == 0;
@@ -34,8 +35,7 @@ Tensor concat_channels(const std::vector<Tensor>& inputs) {
   const std::int64_t stride = channels * per_channel;
 
   const std::int64_t per_word = pairs ? 2 : 1, pitch = stride / per_word;
-  const Tensor y =
-      Tensor::empty(first.shape().with(1, channels), pairs ? DType::bf16 : DType::f32, first.device(), layout);
+  const Tensor y = Tensor::empty(first.shape().with(1, channels), pairs ? DType::bf16 : DType::f32, device, layout);
   std::vector<Shape> shapes;
   std::int64_t at = 0;
   for (const Tensor& x0 : inputs) {

@@ -15,6 +15,7 @@ void require_fit(const Tensor& x, const Tensor& w, const Tensor& b) {
                       w.shape(), ": x needs ", w.rank() == 2 ? w.dim(1) : 0,
                       " columns. Flatten x before this layer, or build it with Linear({.in = ",
                       x.elements() / std::max<std::int64_t>(1, x.dim(0)), "}).");
+  require<ShapeError>(w.dim(1) >= 1, "linear: x ", x.shape(), " has no columns to make anything of.");
   require<ShapeError>(!b.defined() || (b.rank() == 1 && b.dim(0) == w.dim(0)), "linear: w is ", w.shape(), " but b is ",
                       b.defined() ? b.shape() : Shape{}, ": b needs ", w.dim(0), " elements.");
   require_one_device("linear", {{"x", x}, {"w", w}, {"b", b}});

@@ -12,17 +12,15 @@
 namespace laconic::inline ops {
 namespace {
 
-void check(const char* what, const Tensor& logits, const Tensor& labels) {
+/// Where the loss lies.
+Device check(const char* what, const Tensor& logits, const Tensor& labels) {
   require<ShapeError>(logits.rank() == 2 && logits.dim(1) >= 1 && labels.rank() == 1 && labels.dim(0) == logits.dim(0),
                       what, ": logits are ", logits.shape(), " and labels ", labels.shape(),
                       "; they must be [N, K] and [N].");
   require<ShapeError>(logits.dim(0) >= 1, what, ": no rows. A worker without samples must not compute a loss.");
-  require_one_device(what, {{"logits", logits}, {"labels", labels}});
-  const std::int64_t row = on_device(
-      labels.device(),
-      [&] { return cpu::first_bad_label(labels.data<std::int64_t>(), labels.elements(), logits.dim(1)); },
-      [] { return std::int64_t{-1}; });  // its kernels look themselves, so that nobody waits
-  if (row < 0) return;
+  const Device device = require_one_device(what, {{"logits", logits}, {"labels", labels}});
+  const std::int64_t row = first_wrong(labels, logits.dim(1));
+  if (row < 0) return device;
   const std::int64_t label = on_device(labels.device(), [&] { return labels.data<std::int64_t>()[row]; });
   throw DataError(concat(what, ": label ", label, " in row ", row, " is not one of the ", logits.dim(1),
                          " classes 0 … ", logits.dim(1) - 1,
@@ -39,16 +37,16 @@ double total_of(const std::vector<double>& losses) {
 
 Tensor cross_entropy(Tensor logits, const Tensor& labels, float s) {
   if (logits.dtype() == DType::bf16) return cross_entropy(to_float(logits), labels, s);
-  check("cross_entropy", logits, labels);
+  const Device device = check("cross_entropy", logits, labels);
   require<ShapeError>(s >= 0 && s <= 1, "cross_entropy: label smoothing ", s, " is not in [0, 1].");
   const std::int64_t n = logits.dim(0), k = logits.dim(1);
-  const Device device = logits.device();
   const bool cuda = device.kind == Device::Kind::cuda;
   // What backward reads: on the CPU exponentials and one number per row, on CUDA, where an exponential costs less than
   // memory, the logits and two. What it writes: the same place if nobody else has the logits.
   Tensor kept, rows, dx;
   if (wants_gradient({logits})) {
-    dx = logits.sole_owner() ? logits.value() : Tensor::empty(logits.shape(), DType::f32, device);
+    dx = logits.sole_owner() && logits.device() == device ? logits.value()
+                                                          : Tensor::empty(logits.shape(), DType::f32, device);
     kept = cuda ? logits.value() : dx;
     rows = Tensor::empty({n, cuda ? 2 : 1}, DType::f32, device);
   }
@@ -91,14 +89,14 @@ Tensor nll(const Tensor& log_probabilities, const Tensor& labels) {
 Tensor mse(const Tensor& a, const Tensor& b) {
   require<ShapeError>(a.shape() == b.shape() && a.elements() >= 1, "mse: shapes ", a.shape(), " and ", b.shape(),
                       " must be the same, and not empty.");
-  require_one_device("mse", {{"a", a}, {"b", b}});
-  const Tensor minuend = floats("mse", a), difference = Tensor::like(minuend);
-  difference.copy_from(minuend);
+  const Device device = require_one_device("mse", {{"a", a}, {"b", b}});
+  const Tensor difference = Tensor::empty(a.shape(), DType::f32, device, a.layout());
+  difference.copy_from(floats("mse", a));
   raw::axpy(difference, -1.0f, raw::to_layout(floats("mse", b), a.layout()));
   const auto n = static_cast<double>(a.elements());
-  const Tensor y = Tensor::empty({1}, DType::f32, a.device());
+  const Tensor y = Tensor::empty({1}, DType::f32, device);
   on_device(
-      a.device(),
+      device,
       [&] { *y.data<float>() = static_cast<float>(cpu::sum_of_squares(difference.data<float>(), a.elements()) / n); },
       [&] {
         cuda::sum_of_squares(y.data<float>(), static_cast<float>(1 / n), difference.data<float>(), a.elements());

@@ -57,7 +57,7 @@ void multiply_each(const Tensor& y, const Tensor& a, const Tensor& b, Form form)
 }
 
 Tensor product(const Tensor& a, const Tensor& b, const Shape& shape, Form form) {
-  const Tensor y = Tensor::empty(shape, DType::f32, a.device());
+  const Tensor y = Tensor::empty(shape, DType::f32, require_one_device("matmul", {{"a", a}, {"b", b}}));
   if (y.elements() > 0 && a.elements() == 0) raw::fill(y, 0);  // sums of nothing
   if (y.elements() > 0 && a.elements() > 0) multiply_each(matrices(y), matrices(a), matrices(b), form);
   return y;
@@ -73,7 +73,6 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
   require<ShapeError>(a.dim(-1) == b.dim(-2), "matmul: a ", a.shape(), " and b ", b.shape(),
                       ": a's rows and b's columns differ in length.");
-  require_one_device("matmul", {{"a", a}, {"b", b}});
   if (b.rank() == 2 && a.rank() > 2) {  // one product of all rows, and one for the gradient of b
     const Shape before = in_front(a.shape());
     const Tensor rows = reshape(a, Shape{before.elements() * a.dim(-2), a.dim(-1)});

@@ -70,7 +70,8 @@ Tensor transposed(const Tensor& x, const std::vector<int>& order, const Shape& s
 std::vector<std::int64_t> numbers_of(const char* what, const Tensor& index) {
   require<ShapeError>(index.dtype() == DType::i64, what, ": the indices are ", index.dtype(), ", not int64.");
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(index.elements()));
-  copy_bytes(numbers.data(), kCpu, index.data<std::int64_t>(), index.device(), index.bytes());
+  if (index.device() != kGhost)
+    copy_bytes(numbers.data(), kCpu, index.data<std::int64_t>(), index.device(), index.bytes());
   return numbers;
 }
 
@@ -212,6 +213,7 @@ Tensor cat(const std::vector<Tensor>& parts, int named) {
   const Tensor& first = parts.front();
   const int dim = dimension("cat", first, named);
   std::vector<Tensor> froms;
+  Device device = first.device();
   std::int64_t all = 0;
   for (const Tensor& part : parts) {
     require<ShapeError>(part.rank() == first.rank() && part.shape().with(dim, 0) == first.shape().with(dim, 0),
@@ -219,11 +221,11 @@ Tensor cat(const std::vector<Tensor>& parts, int named) {
     froms.push_back(plain(part));
     require<ShapeError>(froms.back().dtype() == froms.front().dtype(), "cat: ", first.dtype(), " and ", part.dtype(),
                         " cannot stand in one tensor.");
-    require_one_device("cat", {{"the first", first}, {"another", part}});
+    if (require_one_device("cat", {{"the first", first}, {"another", part}}) == kGhost) device = kGhost;
     all += part.dim(dim);
   }
   const Along a(first.shape(), dim, words_of("cat", froms.front()));
-  const Tensor y = Tensor::empty(first.shape().with(dim, all), froms.front().dtype(), first.device());
+  const Tensor y = Tensor::empty(first.shape().with(dim, all), froms.front().dtype(), device);
   std::vector<std::int64_t> begins{0};
   for (const Tensor& from : froms) {
     const std::int64_t count = from.dim(dim) * a.inner, begin = begins.back() * a.inner;
@@ -266,11 +268,7 @@ Tensor index_select(const Tensor& x, int named, const Tensor& index) {
   require<ShapeError>(index.dtype() == DType::i64 && index.rank() == 1, "index_select: the indices are ", index.dtype(),
                       " ", index.shape(), ", not int64 [n].");
   if (dim != 0) return transpose(index_select(transpose(x, 0, dim), 0, index), 0, dim);
-  const std::int64_t places = x.dim(0),
-                     bad = on_device(
-                         index.device(),
-                         [&] { return cpu::first_bad_label(index.data<std::int64_t>(), index.dim(0), places); },
-                         [] { return std::int64_t{-1}; });  // its kernel looks itself
+  const std::int64_t places = x.dim(0), bad = first_wrong(index, places);
   require<DataError>(bad < 0, "index_select: index ", bad < 0 ? 0 : index.data<std::int64_t>()[bad], " is outside of ",
                      places, " places of x ", x.shape(), ".");
   const std::int64_t rest = places > 0 ? x.elements() / places : 0;

@@ -278,7 +278,7 @@ ResidualSpeed measure_residual(const Choice& choice, double density, std::int64_
     time(least.gather, all, [&] { tensor.gather(p->all_rows(), 1); });
     message.clear();
     time(least.select, all, [&] {
-      tensor.choose(s);
+      tensor.choose(s).run(kCpu);
       tensor.wire().encode(tensor.indices(), tensor.values(), tensor.elements(), message);
     });
     const auto chosen = static_cast<double>(std::max<std::size_t>(1, tensor.indices().size()));

@@ -149,8 +149,9 @@ class Simulation {
       compute_seconds_ += 1e-3 * (layer.forward_ms + layer.backward_ms);
       for (const LayerTimes::Parameter& of : layer.parameters) {
         const auto found = parameters.find(of.name);
-        require<DataError>(found != parameters.end(), "simulate: the times are of a parameter ", of.name,
-                           ", which the model does not have (`compute`): measure this model");
+        require<DataError>(found != parameters.end() && of.elements == found->second->info.elements,
+                           "simulate: the times are of a parameter ", of.name, " of ", of.elements,
+                           " elements, which the model does not have (`compute`): measure this model");
         require_times({of.ready_ms, of.update_ms}, of.name);
         Parameter& p = *found->second;
         parameters.erase(found);

@@ -17,6 +17,7 @@ Staging::~Staging() {
 }
 
 bool Staging::takes(const Request& request) const {
+  if (request.kind == Request::Kind::device) return true;
   if (!transport_.reaches(request.device)) return true;
   return request.kind == Request::Kind::send && std::any_of(copying_.begin(), copying_.end(), [&](const auto& m) {
            return m->request->peer == request.peer && m->request->slot == request.slot;
@@ -25,6 +26,10 @@ bool Staging::takes(const Request& request) const {
 
 void Staging::post(Request& request, int priority) {
   auto message = std::make_unique<Message>(Message{.request = &request, .priority = priority});
+  if (request.kind == Request::Kind::device) {
+    message->copied = Event::now(request.device);
+    return copying_.push_back(std::move(message));
+  }
   Request& carried = message->carried;
   carried = {.kind = request.kind,
              .peer = request.peer,
@@ -80,8 +85,19 @@ bool Staging::cancel(Request& request) {
 int Staging::advance() {
   int count = 0;
   for (; !copying_.empty() && copying_.front()->copied.reached(); ++count) {
-    posted_.push_back(std::move(copying_.front()));
+    std::unique_ptr<Message> next = std::move(copying_.front());
     copying_.pop_front();
+    if (Request& request = *next->request; request.kind == Request::Kind::device) {
+      std::exception_ptr found;
+      try {
+        throw_findings(request.device);
+      } catch (const Error&) {
+        found = std::current_exception();
+      }
+      request.complete(0, std::move(found));
+      continue;
+    }
+    posted_.push_back(std::move(next));
     transport_.post_from_host(posted_.back()->carried, posted_.back()->priority);
   }
   for (std::size_t i = 0; i < posted_.size();) {

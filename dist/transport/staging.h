@@ -13,6 +13,7 @@ class Transport;
 /// Carries messages that lie in a device's memory over a network that moves host memory only. A send is copied down
 /// by the device in the order of its work, and posted when it is there; a receive is copied up when it has come, and
 /// is complete then: the copy comes before what is asked of the device next. A sum goes both ways. Nothing here waits.
+/// A request that only waits for its device stands in the same row.
 /// Used by the transport that holds it, on its thread.
 class Staging {
  public:
@@ -21,8 +22,8 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  /// Whether this request must pass here: it lies on a device that the transport does not reach, or is a send from
-  /// host memory that must not overtake one that does.
+  /// Whether this request must pass here: it lies on a device that the transport does not reach, is a send from host
+  /// memory that must not overtake one that does, or only waits for a device.
   bool takes(const Request& request) const;
   void post(Request& request, int priority);
   /// Afterwards its memory is not touched any more, except by what the device was asked for already. False if it is not

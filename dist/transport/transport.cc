@@ -116,7 +116,7 @@ Transfer TransportCommunicator::start(Request::Kind kind, int world_peer, int sl
     request.complete(0, shared_->ended);
     return Transfer(request);
   }
-  if (shared_->trace) shared_->trace->posted(request);
+  if (shared_->trace && kind != Request::Kind::device) shared_->trace->posted(request);
   try {
     shared_->transport.post(request, shared_->priority);
   } catch (...) {  // its device is broken: it is in nobody's hands, and nobody else would complete it
@@ -167,6 +167,10 @@ std::unique_ptr<Communicator> TransportCommunicator::channel(int index) {
   return std::unique_ptr<Communicator>(new TransportCommunicator(shared_, group_, rank_, slot_ + 1 + index));
 }
 
+Transfer TransportCommunicator::device_comes(Device device) {
+  return start(Request::Kind::device, rank_, slot_, {nullptr, 0, device});
+}
+
 void TransportCommunicator::end(std::exception_ptr error) {
   shared_->ended = error;
   for (Request* request : shared_->pool.live()) {
@@ -190,8 +194,10 @@ std::string TransportCommunicator::waits_for() const {
   int count = 0;
   for (const Request* r : shared_->pool.live()) {
     if (r->done || count++ > 0) continue;
-    first = r->kind == Request::Kind::recv ? concat("waits for rank ", r->peer, " (up to ", r->size, " bytes to come)")
-                                           : concat("sends ", r->size, " bytes that rank ", r->peer, " does not take");
+    first = r->kind == Request::Kind::device ? concat("waits for ", r->device, " to come to it")
+            : r->kind == Request::Kind::recv
+                ? concat("waits for rank ", r->peer, " (up to ", r->size, " bytes to come)")
+                : concat("sends ", r->size, " bytes that rank ", r->peer, " does not take");
   }
   if (count == 0) return "";
   return concat(first, count > 1 ? concat(" and ", count - 1, " more transfers") : "", "; ",

@@ -161,6 +161,7 @@ class TransportCommunicator final : public Communicator {
   int size() const override { return group_.empty() ? shared_->transport.size() : static_cast<int>(group_.size()); }
   std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override;
   std::unique_ptr<Communicator> channel(int index) override;
+  Transfer device_comes(Device device) override;
   void end(std::exception_ptr error) override;
   void count_buffer(std::ptrdiff_t bytes) override { shared_->transport.count_buffer(bytes); }
   void cancel() override;

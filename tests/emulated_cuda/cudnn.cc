@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <type_traits>
 #include <vector>
 
 #include "arithmetic.h"
@@ -105,9 +106,16 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t d, cudnnM
 
 namespace {
 
-constexpr int kRefused = 2, kUsable = 3, kRoomy = 4;
+constexpr int kRefused = 102, kUsable = 103, kRoomy = 104;  // none of cuDNN's
+/// What cuDNN has in plain order alone. Here it computes like the others.
+template <class Algorithm>
+constexpr Algorithm kWinograd = std::is_same_v<Algorithm, cudnnConvolutionFwdAlgo_t>
+                                    ? Algorithm(CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED)
+                                    : Algorithm(CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED);
+static_assert(int{CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED} ==
+              int{CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED});
 constexpr std::size_t kWorkspace = 1000;
-std::atomic<std::size_t> roomy{0};
+std::atomic<std::size_t> roomy{0}, in_plain_order{0};
 
 /// Everything that a convolution is, copied when it is asked for: descriptors may change afterwards.
 struct Problem {
@@ -115,6 +123,10 @@ struct Problem {
   cudnnFilterStruct w;
   cudnnConvolutionStruct conv;
 
+  bool winograd() const {
+    return x.format == CUDNN_TENSOR_NCHW && x.type == CUDNN_DATA_FLOAT && conv.math == CUDNN_FMA_MATH && w.h == 3 &&
+           w.w == 3 && conv.stride_h == 1 && conv.dilation_h == 1 && conv.groups == 1;
+  }
   bool strides_and_dilates() const { return x.format == CUDNN_TENSOR_NHWC && conv.dilation_h > 1 && conv.stride_h > 1; }
   cudnnStatus_t check() const {
     if (x.format != y.format || x.format != w.format || strides_and_dilates()) return CUDNN_STATUS_NOT_SUPPORTED;
@@ -210,6 +222,8 @@ cudnnStatus_t offer(const Problem& problem, int asked, int* returned, Perf* resu
   const Perf all[] = {
       {Algorithm(0), CUDNN_STATUS_SUCCESS, -1.0f, 0, CUDNN_NON_DETERMINISTIC, problem.conv.math},
       {Algorithm(1), CUDNN_STATUS_SUCCESS, -1.0f, std::size_t{1} << 40, CUDNN_DETERMINISTIC, problem.conv.math},
+      {kWinograd<Algorithm>, problem.winograd() ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED, -1.0f, kWorkspace,
+       CUDNN_DETERMINISTIC, problem.conv.math},
       {Algorithm(kRefused), CUDNN_STATUS_SUCCESS, -1.0f, 0, CUDNN_DETERMINISTIC, problem.conv.math},
       {Algorithm(kRoomy), roomy > 0 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED, -1.0f, roomy,
        CUDNN_DETERMINISTIC, problem.conv.math},
@@ -220,14 +234,16 @@ cudnnStatus_t offer(const Problem& problem, int asked, int* returned, Perf* resu
   return CUDNN_STATUS_SUCCESS;
 }
 
-template <class F>
-cudnnStatus_t start(cudnnHandle_t handle, const Problem& problem, int algorithm, const void* workspace,
+template <class Algorithm, class F>
+cudnnStatus_t start(cudnnHandle_t handle, const Problem& problem, Algorithm algorithm, const void* workspace,
                     std::size_t bytes, F f) {
   if (const cudnnStatus_t bad = problem.check()) return bad;
   if (algorithm == kRefused) return CUDNN_STATUS_NOT_SUPPORTED;
   const std::size_t wanted = algorithm == kRoomy ? roomy.load() : kWorkspace;
-  if (algorithm < kUsable || bytes < wanted || !workspace || reinterpret_cast<std::uintptr_t>(workspace) % 16)
+  const bool can = algorithm == kWinograd<Algorithm> ? problem.winograd() : algorithm >= kUsable;
+  if (!can || bytes < wanted || !workspace || reinterpret_cast<std::uintptr_t>(workspace) % 16)
     return CUDNN_STATUS_BAD_PARAM;
+  in_plain_order += problem.x.format == CUDNN_TENSOR_NCHW;
   emulated_cuda::enqueue(handle->stream, f);
   return CUDNN_STATUS_SUCCESS;
 }
@@ -237,6 +253,7 @@ float value(const void* p) { return *static_cast<const float*>(p); }
 }  // namespace
 
 void emulated_cuda::offer_workspace(std::size_t bytes) { roomy = bytes; }
+std::size_t emulated_cuda::convolutions_in_plain_order() { return in_plain_order; }
 
 cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, const cudnnTensorDescriptor_t x,
                                                      const cudnnFilterDescriptor_t w,

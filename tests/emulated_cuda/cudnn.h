@@ -20,9 +20,24 @@ enum cudnnMathType_t {
   CUDNN_FMA_MATH = 3
 };
 enum cudnnDeterminism_t { CUDNN_NON_DETERMINISTIC = 0, CUDNN_DETERMINISTIC = 1 };
-enum cudnnConvolutionFwdAlgo_t : int {};
-enum cudnnConvolutionBwdDataAlgo_t : int {};
-enum cudnnConvolutionBwdFilterAlgo_t : int {};
+// Some of cuDNN's; the emulated one also offers numbers that stand for none of them.
+enum cudnnConvolutionFwdAlgo_t : int {
+  CUDNN_CONVOLUTION_FWD_ALGO_FFT = 4,
+  CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING = 5,
+  CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD = 6,
+  CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED = 7
+};
+enum cudnnConvolutionBwdDataAlgo_t : int {
+  CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT = 2,
+  CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING = 3,
+  CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD = 4,
+  CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED = 5
+};
+enum cudnnConvolutionBwdFilterAlgo_t : int {
+  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT = 2,
+  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED = 5,
+  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING = 6
+};
 
 using cudnnHandle_t = struct cudnnContext*;
 using cudnnTensorDescriptor_t = struct cudnnTensorStruct*;
@@ -45,6 +60,8 @@ using cudnnConvolutionBwdFilterAlgoPerf_t = cudnnEmulatedPerf<cudnnConvolutionBw
 namespace emulated_cuda {
 /// From now on an algorithm is offered before all others that can be used and wants so much; 0: no longer.
 void offer_workspace(std::size_t bytes);
+/// Convolutions that were asked for in plain order since the program started.
+std::size_t convolutions_in_plain_order();
 }  // namespace emulated_cuda
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle);

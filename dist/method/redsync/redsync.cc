@@ -147,10 +147,33 @@ void RedSync::ready(Parameter& p, Rows rows, float factor) {
                  " is ready again before its last update was applied. Run its forward, or flush, first.");
   gather(*layer, rows, factor);
   if (!layer->tensor.complete()) return;
-  if (!layer->chosen_late) choose(*layer);
   layer->phase = Layer::Phase::complete;
-  count_choice(*layer);
-  if (side_.facts.overlap != Overlap::none) hand_over(*layer);
+  if (layer->by_nccl) return ask_for_choice(*layer);
+  if (!layer->chosen_late) choose_now(*layer);
+  if (side_.facts.overlap != Overlap::none) submit(*layer);
+}
+
+/// NCCL's order is one for all ranks, so that the compute thread chooses. It reads what it has asked for when the next
+/// parameter has asked for its own: the device always has work.
+void RedSync::ask_for_choice(Layer& layer) {
+  read_choice();
+  const auto begin = Clock::now();
+  asked_ = &layer;
+  choosing_ = choose(layer);
+  choosing_.go_on();
+  costs_.select_seconds += seconds_since(begin);
+}
+void RedSync::read_choice() {
+  if (asked_ == nullptr) return;
+  Layer& layer = *std::exchange(asked_, nullptr);
+  const auto begin = Clock::now();
+  {
+    const Trace::Span span(layer.parameter.info.name, "select");
+    synchronize(residual_.device());
+    choosing_.run(residual_.device());
+  }
+  costs_.select_seconds += seconds_since(begin);
+  if (side_.facts.overlap != Overlap::none) dense_.in_turn_of(layer.parameter, [this, &layer] { submit(layer); });
 }
 
 void RedSync::gather(Layer& layer, Rows rows, float factor) {
@@ -165,28 +188,60 @@ void RedSync::gather(Layer& layer, Rows rows, float factor) {
   costs_.select_seconds += seconds_since(begin);
 }
 
-/// On the compute thread, or, `chosen_late`, on the communication thread: it touches nothing but this layer.
-void RedSync::choose(Layer& layer) {
+/// It touches nothing but this layer. On a CUDA device a message that the host sends is made there, of what was chosen.
+Steps RedSync::choose(Layer& layer) {
   ResidualTensor& tensor = layer.tensor;
   if (side_.watch) side_.watch(layer.parameter, tensor.residual());
   const Tensor residual = residual_.range(layer.parameter.info.offset, layer.parameter.info.elements);
   layer.account.before_choice(layer.context.step, residual);
+  Steps choosing = tensor.choose(layer.context.step);
+  co_await choosing;
+  Slice<const std::uint32_t> indices = tensor.indices();
+  Slice<const float> values = tensor.values();
+  layer.packet.clear();
+  if (!shares_indices(tensor)) {
+    if (indices.device().kind == Device::Kind::cuda && !layer.by_nccl) {
+      const std::size_t first = indices.size_bytes();
+      if (layer.brought.size() < first + values.size_bytes())
+        layer.brought = Pinned(first + values.size_bytes(), indices.device());
+      std::byte* const there = layer.brought.data();
+      copy_bytes_later(there, kCpu, indices.data(), indices.device(), first);
+      copy_bytes_later(there + first, kCpu, values.data(), values.device(), values.size_bytes());
+      co_await DeviceComes{};
+      indices = {reinterpret_cast<const std::uint32_t*>(there), indices.size()};
+      values = {reinterpret_cast<const float*>(there + first), values.size()};
+    }
+    const Trace::Span span(layer.parameter.info.name, "pack");
+    if (layer.split)
+      layer.split->load(indices, values, tensor.k(), tensor.most());
+    else
+      tensor.wire().encode(indices, values, tensor.elements(), layer.packet);
+  }
+  layer.account.after_choice(indices, residual);
+  if (!layer.split) layer.account.sent(gathered_bytes(layer));
+}
+
+/// On the compute thread, which waits for the device.
+void RedSync::choose_now(Layer& layer) {
   const auto begin = Clock::now();
   {
     const Trace::Span span(layer.parameter.info.name, "select");
-    tensor.choose(layer.context.step);
+    choose(layer).run(residual_.device());
   }
-  layer.packet.clear();
-  {
-    const Trace::Span span(layer.parameter.info.name, "pack");
-    if (layer.split)
-      layer.split->load(tensor.indices(), tensor.values(), tensor.k(), tensor.most());
-    else if (!shares_indices(tensor))
-      tensor.wire().encode(tensor.indices(), tensor.values(), tensor.elements(), layer.packet);
-  }
-  layer.choosing_seconds += seconds_since(begin);
-  layer.account.after_choice(tensor.indices(), residual);
-  if (!layer.split) layer.account.sent(gathered_bytes(layer));
+  costs_.select_seconds += seconds_since(begin);
+}
+
+/// On the communication thread, where other operations go on until the device comes to it.
+Task<> RedSync::choose_late(Layer& layer, Communicator& comm) {
+  Steps choosing = choose(layer);
+  const auto go_on = [&] {
+    const Trace::Span span(layer.parameter.info.name, "select");
+    const auto begin = Clock::now();
+    const bool more = choosing.go_on();
+    layer.choosing_seconds += seconds_since(begin);
+    return more;
+  };
+  while (go_on()) co_await comm.device_comes(residual_.device());
 }
 
 /// Bytes that this rank's choice costs it. A split exchange counts its own.
@@ -195,11 +250,6 @@ double RedSync::gathered_bytes(const Layer& layer) const {
   const std::size_t header = layer.by_nccl ? kNcclPartHeader : kPartHeader;
   if (!shares_indices(layer.tensor)) return others * static_cast<double>(layer.packet.size() + header);
   return 2 * others / engine_.size() * 4 * static_cast<double>(layer.tensor.indices().size());
-}
-
-void RedSync::hand_over(Layer& layer) {
-  if (!layer.by_nccl) return submit(layer);
-  dense_.in_turn_of(layer.parameter, [this, &layer] { submit(layer); });
 }
 
 void RedSync::submit(Layer& layer) {
@@ -219,11 +269,14 @@ void RedSync::submit(Layer& layer) {
       co_return;
     };
   else
-    operation.body = [this, &layer, most_bytes](Communicator& comm) {
-      if (layer.chosen_late) choose(layer);
-      if (layer.split) return layer.split->run(comm);
-      if (shares_indices(layer.tensor)) return ring_allreduce(comm, layer.tensor.shared_values());
-      return allgatherv(comm, layer.packet.slice(), most_bytes, layer.gathered);
+    operation.body = [this, &layer, most_bytes](Communicator& comm) -> Task<> {
+      if (layer.chosen_late) co_await choose_late(layer, comm);
+      if (layer.split)
+        co_await layer.split->run(comm);
+      else if (shares_indices(layer.tensor))
+        co_await ring_allreduce(comm, layer.tensor.shared_values());
+      else
+        co_await allgatherv(comm, layer.packet.slice(), most_bytes, layer.gathered);
     };
   layer.ticket = engine_.submit(std::move(operation));
 }
@@ -231,6 +284,7 @@ void RedSync::submit(Layer& layer) {
 void RedSync::submit_complete() {
   gather_late();
   clip_and_gather();
+  read_choice();
   for_layers([&](Layer& layer) {
     if (layer.phase == Layer::Phase::complete) submit(layer);
   });
@@ -279,7 +333,7 @@ void RedSync::await(Layer& layer) {
 void RedSync::apply(Layer& layer) {
   engine_.wait(std::exchange(layer.ticket, {}));
   layer.phase = Layer::Phase::idle;
-  count_choice(layer);
+  costs_.select_seconds += std::exchange(layer.choosing_seconds, 0.0);
   layer.buffer_bytes = layer.packet.size() + (layer.split ? layer.split->buffer_bytes() : layer.gathered.capacity());
   const auto begin = Clock::now();
   Parameter& p = layer.parameter;
@@ -336,6 +390,7 @@ std::vector<LedgerRow> RedSync::ledger() const {
 void RedSync::end_step() {
   gather_late();
   clip_and_gather();
+  read_choice();
   if (side_.facts.overlap != Overlap::forward) flush();
   dense_.end_step();
 }

@@ -82,9 +82,10 @@ class RedSync final : public Strategy {
     int slot = 0, priority = 0;
     bool by_nccl = false;
     /// On a CUDA device the communication thread chooses, so that no wait for the device holds up backward; not where
-    /// somebody watches.
+    /// somebody watches, and not by NCCL.
     bool chosen_late = false;
-    double choosing_seconds = 0;  // not in costs_ yet
+    double choosing_seconds = 0;  // of the communication thread, not in costs_ yet
+    Pinned brought;               // what was chosen on a CUDA device, for a message that is made on the host
     compress::Bytes packet;
     Gathered gathered;
     std::unique_ptr<SplitExchange> split;
@@ -100,10 +101,12 @@ class RedSync final : public Strategy {
   std::string prefix() const { return method_.name + std::string("/"); }  ///< of its state
   void ready(Parameter& parameter, Rows rows, float factor);
   void gather(Layer& layer, Rows rows, float factor);
-  void choose(Layer& layer);
-  void count_choice(Layer& layer) { costs_.select_seconds += std::exchange(layer.choosing_seconds, 0.0); }
+  Steps choose(Layer& layer);
+  void choose_now(Layer& layer);
+  void ask_for_choice(Layer& layer);
+  void read_choice();
+  Task<> choose_late(Layer& layer, Communicator& comm);
   double gathered_bytes(const Layer& layer) const;
-  void hand_over(Layer& layer);
   void submit(Layer& layer);
   void submit_complete();
   void gather_late();
@@ -133,6 +136,8 @@ class RedSync final : public Strategy {
   bool was_sparse_ = false;                             // the step before
   std::vector<std::pair<Parameter*, Rows>> unclipped_;  // gradients that wait for their common norm
   bool some_are_late_ = false;                          // Layer::late: they wait for the end of backward
+  Layer* asked_ = nullptr;                              // by_nccl: its choice is to be read,
+  Steps choosing_;                                      // by going on with this
   std::vector<compress::SparseView> views_;
   Costs costs_;
   double dense_bytes_ = 0;  // for the ledger: those of parameters that travelled whole

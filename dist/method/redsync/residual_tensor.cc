@@ -116,7 +116,7 @@ Slice<const float> ResidualTensor::values() const {
   return chosen_.all_values();
 }
 
-void ResidualTensor::choose(std::int64_t step) {
+Steps ResidualTensor::choose(std::int64_t step) {
   compress::SelectionInput input;
   input.values = residual_.slice();
   input.k = k_;
@@ -129,7 +129,8 @@ void ResidualTensor::choose(std::int64_t step) {
                .operation = static_cast<std::uint32_t>(parameter_.info.index)};
   GhostWork::tell(residual_.device(), Work::selecting, elements());
   try {
-    selector_->select(input, chosen_);
+    Steps choosing = selector_->select_in_steps(input, chosen_);
+    co_await choosing;
   } catch (const compress::NotANumber& e) {
     throw Error(concat("the residual of ", parameter_.info.name, " at step ", step, ": ", e.what(),
                        " Lower `lr`, or clip gradients (`clip` norm:5)."));

@@ -53,7 +53,7 @@ class ResidualTensor {
 
   /// Chooses and takes away what is sent. `step`: of a selector that draws.   throws Error naming the parameter if
   /// there is a NaN
-  void choose(std::int64_t step);
+  Steps choose(std::int64_t step);
 
   /// Indices that were chosen, ascending, and the values that are sent, both on a CUDA device if the residual is, else
   /// in host memory: one for each, or with wire().format.one_value alone the one that stands for all.

@@ -4,8 +4,6 @@
 #include <bit>
 #include <numeric>
 
-#include "compress/mirrored.h"
-
 namespace laconic::dist {
 namespace {
 
@@ -27,13 +25,8 @@ SplitExchange::SplitExchange(SparseWire own, std::size_t n, int workers, int ran
       rank_(rank),
       parts_(static_cast<std::size_t>(workers)) {}
 
-void SplitExchange::load(Slice<const std::uint32_t> chosen, Slice<const float> chosen_values, std::size_t k,
+void SplitExchange::load(Slice<const std::uint32_t> indices, Slice<const float> values, std::size_t k,
                          std::size_t most) {
-  // Owners add up on the host: what was chosen comes there once.
-  const compress::Mirrored<std::uint32_t> indices_here(chosen, kCpu);
-  const compress::Mirrored<float> values_here(chosen_values, kCpu);
-  const Slice<const std::uint32_t> indices = indices_here.slice();
-  const Slice<const float> values = values_here.slice();
   const auto N = static_cast<std::size_t>(workers_);
   share_ = (k + N - 1) / N;
   most_part_bytes_ = own_.max_bytes(most, n_);
