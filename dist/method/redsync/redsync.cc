@@ -153,24 +153,27 @@ void RedSync::ready(Parameter& p, Rows rows, float factor) {
   if (side_.facts.overlap != Overlap::none) submit(*layer);
 }
 
-/// NCCL's order is one for all ranks, so that the compute thread chooses. It reads what it has asked for when the next
-/// parameter has asked for its own: the device always has work.
+/// NCCL's order is one for all ranks, so that the compute thread chooses. It reads the choice of a parameter when it
+/// has asked for that of the next one: while it waits, the device has work.
 void RedSync::ask_for_choice(Layer& layer) {
-  read_choice();
   const auto begin = Clock::now();
-  asked_ = &layer;
-  choosing_ = choose(layer);
-  choosing_.go_on();
+  Asked next{.layer = &layer, .choosing = choose(layer)};
+  next.choosing.go_on();
+  next.has_come = Event::now(residual_.device());
   costs_.select_seconds += seconds_since(begin);
+  read_choice();
+  asked_ = std::move(next);
 }
 void RedSync::read_choice() {
-  if (asked_ == nullptr) return;
-  Layer& layer = *std::exchange(asked_, nullptr);
+  if (asked_.layer == nullptr) return;
+  Asked asked = std::exchange(asked_, {});
+  Layer& layer = *asked.layer;
   const auto begin = Clock::now();
   {
     const Trace::Span span(layer.parameter.info.name, "select");
-    synchronize(residual_.device());
-    choosing_.run(residual_.device());
+    asked.has_come.synchronize();
+    throw_findings(residual_.device());
+    asked.choosing.run(residual_.device());
   }
   costs_.select_seconds += seconds_since(begin);
   if (side_.facts.overlap != Overlap::none) dense_.in_turn_of(layer.parameter, [this, &layer] { submit(layer); });

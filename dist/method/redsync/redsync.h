@@ -96,6 +96,13 @@ class RedSync final : public Strategy {
     LedgerAccount account;
   };
 
+  /// by_nccl: a choice that is to be read when the device `has_come` to it, by going on with `choosing`.
+  struct Asked {
+    Layer* layer = nullptr;
+    Steps choosing{};
+    Event has_come{};
+  };
+
   Layer* layer_of(const Parameter& p) { return layers_[static_cast<std::size_t>(p.info.index)].get(); }
   bool sparse() const { return density_.has_value(); }
   std::string prefix() const { return method_.name + std::string("/"); }  ///< of its state
@@ -136,8 +143,7 @@ class RedSync final : public Strategy {
   bool was_sparse_ = false;                             // the step before
   std::vector<std::pair<Parameter*, Rows>> unclipped_;  // gradients that wait for their common norm
   bool some_are_late_ = false;                          // Layer::late: they wait for the end of backward
-  Layer* asked_ = nullptr;                              // by_nccl: its choice is to be read,
-  Steps choosing_;                                      // by going on with this
+  Asked asked_;
   std::vector<compress::SparseView> views_;
   Costs costs_;
   double dense_bytes_ = 0;  // for the ledger: those of parameters that travelled whole
