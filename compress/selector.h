@@ -79,8 +79,8 @@ class Selector {
   ///        of another length, or a sign that the selector does not know
   /// Waits for a CUDA device.
   void select(const SelectionInput& input, Selection& out);
-  /// Does so in steps: has ended when it returns, but on a CUDA device, where `input` and `out` must outlive the steps.
-  /// The next selection begins after their end.
+  /// Does so in steps, of which there are none but on a CUDA device. There `input` and `out` must outlive them, and the
+  /// next selection begins after their end.
   Steps select_in_steps(const SelectionInput& input, Selection& out);
   Selection select(const SelectionInput& input) {
     Selection out;

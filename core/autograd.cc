@@ -63,11 +63,18 @@ Grads::Target Grads::into(int i, const Shape& shape, Device device) {
   return {pending, true};
 }
 
+/// A gradient that comes from a ghost has no values: where there are some, they are 0.
+static Tensor of_values(Tensor gradient, Device device, DType dtype) {
+  if (gradient.device() != kGhost || device == kGhost) return gradient;
+  return Tensor::zeros(gradient.shape(), dtype, device);
+}
+
 void Grads::put(int i, Tensor gradient) {
   Node& target = *node_.inputs_[i].node;
   if (target.is_leaf()) {
     auto& leaf = static_cast<Leaf&>(target);
     if (!leaf.grad.defined()) leaf.grad = Tensor::empty(gradient.shape(), DType::f32, gradient.device());
+    gradient = of_values(std::move(gradient), leaf.grad.device(), leaf.grad.dtype());
     if (std::exchange(leaf.written, true)) {
       raw::add_into(leaf.grad, gradient);
     } else {
@@ -75,6 +82,7 @@ void Grads::put(int i, Tensor gradient) {
     }
     return;
   }
+  gradient = of_values(std::move(gradient), target.device_, target.dtype_);
   if (!target.pending_.defined()) {
     target.pending_ = std::move(gradient);
   } else if (target.takes_pair_ && !target.pending_second_.defined()) {
@@ -216,10 +224,7 @@ class Tape {
     const auto taken = [&](Tensor& pending) {
       Tensor gradient = std::exchange(pending, {});
       if (!gradient.defined()) return gradient;
-      // What meets a ghost later on has a ghost's gradient, whose values are 0.
-      if (gradient.device() == kGhost && node.device_ != kGhost)
-        return Tensor::zeros(gradient.shape(), node.dtype_, node.device_);
-      return raw::cast(gradient, node.dtype_);
+      return raw::cast(of_values(std::move(gradient), node.device_, node.dtype_), node.dtype_);
     };
     const Tensor dy = taken(node.pending_), dy2 = taken(node.pending_second_);
     Grads grads(node);

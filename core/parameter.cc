@@ -25,9 +25,8 @@ Parameter::Parameter(const Shape& shape, Role role, Device device)
 void Parameter::freeze(bool on) {
   require<Error>(on == frozen_ || arena_ == nullptr, "freeze: parameter ", info.name,
                  " is being trained. Freeze parameters before a Trainer is made.");
-  require<Error>(
-      on == frozen_ || arenas_without_ == 0, "freeze: parameter ", info.name,
-      " was frozen when a Trainer was made, which does not know it. Begin again with it before one is made.");
+  require<Error>(on == frozen_ || arenas_without_ == 0, "freeze: parameter ", info.name,
+                 " was frozen when a Trainer was made. Unfreeze it before one is made.");
   frozen_ = on;
 }
 

@@ -139,6 +139,26 @@ TEST_P(EngineOnDevice, AnOperationThatWaitsForTheDeviceLeavesTheThreadToOthers) 
   });
 }
 
+TEST_P(EngineOnDevice, TheOnlyRankWaitsForItsDevice) {
+  if (GetParam()) return;  // one rank has no link
+  on_ranks(1, [&](Worker& w) {
+    const Tensor x = added_later(values_of(3, 300), kCuda);
+    const Pinned there(x.bytes(), kCuda);
+    bool came = false;
+    w.engine.run(
+        "look",
+        [&](Communicator& comm) -> Task<> {
+          copy_bytes_later(there.data(), kCpu, x.raw_data(), kCuda, x.bytes());
+          co_await comm.device_comes(kCuda);
+          came = true;
+        },
+        kCuda);
+    EXPECT_TRUE(came);
+    const auto* const values = reinterpret_cast<const float*>(there.data());
+    EXPECT_TRUE(same_bits(std::vector<float>(values, values + 300), values_of(3, 300)));
+  });
+}
+
 TEST_P(EngineOnDevice, MessagesOfHostAndDeviceKeepTheirOrder) {
   on_ranks(2, [&](Worker& w) {
     const int slot = w.engine.reserve_slots(1);

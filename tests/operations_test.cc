@@ -218,6 +218,18 @@ TEST(Operations, LogSoftmaxOfLargeNumbersKeepsItsDigits) {
   EXPECT_NEAR(y[2], -0.5 - sum, 1e-6);
 }
 
+// Where it meets gradients that have values, nothing is added, and nothing is read of it.
+TEST(Operations, AGhostsGradientIsZero) {
+  const auto leaf = std::make_shared<Leaf>();
+  const Tensor x = with_gradient(Tensor::of({2}, {1, 2}), leaf), ghost = Tensor::empty({2}, DType::f32, kGhost);
+  sum(x * ghost + x * x).backward();
+  EXPECT_EQ(leaf->grad.to_vector(), (std::vector<float>{0, 0})) << "all of the sum is a ghost";
+  leaf->grad = {}, leaf->written = false;
+  const Tensor y = 2.0f * x, both = cat({sum(y * y), sum(y * ghost)}, 0);
+  sum(both).backward();
+  EXPECT_EQ(leaf->grad.elements(), 2);
+}
+
 TEST(Operations, SumsInFrontOfAnEmptyDimensionTouchNothing) {
   const Tensor beside = Tensor::full({16}, 7.0f), y = sum(Tensor::empty({4, 3, 0}, DType::f32), {1});
   EXPECT_EQ(y.shape(), (Shape{4, 0}));

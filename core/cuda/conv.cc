@@ -232,9 +232,9 @@ Convolution& convolution(const Geometry& g) {
 }
 
 // Where cuDNN has nothing for channels_last (some groups, strides and dilations), it has for plain order. What is bf16
-// is widened for it: exact, and such shapes are rare. In float32 it is also the first choice where an algorithm is the
-// fastest there that saves products, of which channels_last has none, and for groups. cuDNN's predictions carry no
-// times by which the two orders could be compared.
+// is widened for it: exact, and such shapes are rare. In float32 plain order comes first for groups, and where cuDNN
+// expects an algorithm to be the fastest there that saves products. Its predictions carry no times by which the two
+// orders could be compared.
 
 /// f(in channels_last), or first f(in plain order) where that `saves`, and the other one if there is no algorithm.
 template <class Saves, class Last, class Plain>

@@ -12,7 +12,7 @@ struct NamedOperand {
   const Tensor& tensor;
 };
 /// Returns where a result of these operands lies, and the kernel runs that makes it: where one is a ghost, so is the
-/// result, and none runs. Undefined operands are left out.
+/// result, and none runs. Undefined operands are left out. Operations whose other operands are parameters go by x.
 /// throws ShapeError if one is on a CUDA device and another is not there: a kernel would follow a pointer that means
 ///        nothing to it
 Device require_one_device(const char* what, std::initializer_list<NamedOperand> operands);

@@ -140,7 +140,8 @@ void RedSync::ready(Parameter& p, Rows rows, float factor) {
       raw::axpy(p.grad().range(first, count), 1.0f, rest);
       raw::fill(rest, 0.0f);
     }
-    return dense_.gradient_ready(p, rows);
+    dense_.gradient_ready(p, rows);
+    return read_choice();
   }
   require<Error>(layer->phase == Layer::Phase::idle || layer->phase == Layer::Phase::gathering, method_.name,
                  ": the gradient of ", p.info.name,
@@ -153,9 +154,10 @@ void RedSync::ready(Parameter& p, Rows rows, float factor) {
   if (side_.facts.overlap != Overlap::none) submit(*layer);
 }
 
-/// NCCL's order is one for all ranks, so that the compute thread chooses. It reads the choice of a parameter when it
-/// has asked for that of the next one: while it waits, the device has work.
+/// NCCL's order is one for all ranks, so that the compute thread chooses. It reads a choice when the next gradient has
+/// been asked for: while it waits, the device has work.
 void RedSync::ask_for_choice(Layer& layer) {
+  before_choice(layer);
   const auto begin = Clock::now();
   Asked next{.layer = &layer, .choosing = choose(layer)};
   next.choosing.go_on();
@@ -176,6 +178,7 @@ void RedSync::read_choice() {
     asked.choosing.run(residual_.device());
   }
   costs_.select_seconds += seconds_since(begin);
+  after_choice(layer);
   if (side_.facts.overlap != Overlap::none) dense_.in_turn_of(layer.parameter, [this, &layer] { submit(layer); });
 }
 
@@ -191,12 +194,20 @@ void RedSync::gather(Layer& layer, Rows rows, float factor) {
   costs_.select_seconds += seconds_since(begin);
 }
 
+void RedSync::before_choice(Layer& layer) {
+  if (side_.watch) side_.watch(layer.parameter, layer.tensor.residual());
+  const ParameterInfo& info = layer.parameter.info;
+  layer.account.before_choice(layer.context.step, residual_.range(info.offset, info.elements));
+}
+void RedSync::after_choice(Layer& layer) {
+  const ParameterInfo& info = layer.parameter.info;
+  layer.account.after_choice(layer.tensor.indices(), residual_.range(info.offset, info.elements));
+  if (!layer.split) layer.account.sent(gathered_bytes(layer));
+}
+
 /// It touches nothing but this layer. On a CUDA device a message that the host sends is made there, of what was chosen.
 Steps RedSync::choose(Layer& layer) {
   ResidualTensor& tensor = layer.tensor;
-  if (side_.watch) side_.watch(layer.parameter, tensor.residual());
-  const Tensor residual = residual_.range(layer.parameter.info.offset, layer.parameter.info.elements);
-  layer.account.before_choice(layer.context.step, residual);
   Steps choosing = tensor.choose(layer.context.step);
   co_await choosing;
   Slice<const std::uint32_t> indices = tensor.indices();
@@ -220,22 +231,23 @@ Steps RedSync::choose(Layer& layer) {
     else
       tensor.wire().encode(indices, values, tensor.elements(), layer.packet);
   }
-  layer.account.after_choice(indices, residual);
-  if (!layer.split) layer.account.sent(gathered_bytes(layer));
 }
 
 /// On the compute thread, which waits for the device.
 void RedSync::choose_now(Layer& layer) {
+  before_choice(layer);
   const auto begin = Clock::now();
   {
     const Trace::Span span(layer.parameter.info.name, "select");
     choose(layer).run(residual_.device());
   }
   costs_.select_seconds += seconds_since(begin);
+  after_choice(layer);
 }
 
 /// On the communication thread, where other operations go on until the device comes to it.
 Task<> RedSync::choose_late(Layer& layer, Communicator& comm) {
+  before_choice(layer);
   Steps choosing = choose(layer);
   const auto go_on = [&] {
     const Trace::Span span(layer.parameter.info.name, "select");
@@ -245,6 +257,7 @@ Task<> RedSync::choose_late(Layer& layer, Communicator& comm) {
     return more;
   };
   while (go_on()) co_await comm.device_comes(residual_.device());
+  after_choice(layer);
 }
 
 /// Bytes that this rank's choice costs it. A split exchange counts its own.

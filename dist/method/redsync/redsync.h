@@ -108,6 +108,8 @@ class RedSync final : public Strategy {
   std::string prefix() const { return method_.name + std::string("/"); }  ///< of its state
   void ready(Parameter& parameter, Rows rows, float factor);
   void gather(Layer& layer, Rows rows, float factor);
+  void before_choice(Layer& layer);
+  void after_choice(Layer& layer);
   Steps choose(Layer& layer);
   void choose_now(Layer& layer);
   void ask_for_choice(Layer& layer);

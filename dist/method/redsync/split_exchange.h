@@ -10,7 +10,7 @@ namespace laconic::dist {
 /// Sums sparse vectors over ranks with traffic that does not grow with their number: each rank owns a range of indices,
 /// receives the others' elements in it, adds them up, keeps the largest sums as its share of k, and gives these to all.
 ///
-///     load        cut the chosen elements by owner                                          compute thread
+///     load        cut the chosen elements by owner
 ///     run         alltoallv of the parts; merge, choose, pack; allgatherv of the sums       communication thread
 ///     all()       what every owner gave: disjoint, ascending with the rank
 ///     dropped     the sums in the own range that were not among its share: the caller keeps them as residual, so that
@@ -24,6 +24,7 @@ class SplitExchange {
   /// n : elements of the tensor. own : how ranks send what they chose; sums always travel with a value each.
   SplitExchange(SparseWire own, std::size_t n, int workers, int rank);
 
+  /// indices, values : in host memory
   /// k : elements that all owners together give back; most : elements that a rank may have chosen, the same everywhere
   void load(Slice<const std::uint32_t> indices, Slice<const float> values, std::size_t k, std::size_t most);
   /// throws CommError if a rank is lost, or sends what is no message of this tensor
