@@ -153,6 +153,7 @@ class Tape {
     if (!y.node() || y.node()->sequence_ <= begin) return y;  // nothing to go back through
     auto node = std::make_shared<Node>("checkpoint");
     node->scope_ = layer;
+    node->dtype_ = y.dtype(), node->device_ = y.device();
     node->takes_pair_ = y.node()->takes_pair_;
     collect(y.node(), begin, [&](const std::shared_ptr<Node>& input) { node->inputs_.push_back({input, {}}); });
     node->inputs_.push_back({nullptr, TensorWatch(x)});
