@@ -63,7 +63,7 @@ Grads::Target Grads::into(int i, const Shape& shape, Device device) {
   return {pending, true};
 }
 
-/// A gradient that comes from a ghost has no values: where there are some, they are 0.
+/// A ghost's gradient has no values. For a target that has some it is 0.
 static Tensor of_values(Tensor gradient, Device device, DType dtype) {
   if (gradient.device() != kGhost || device == kGhost) return gradient;
   return Tensor::zeros(gradient.shape(), dtype, device);

@@ -19,8 +19,8 @@ struct DeviceComes : std::suspend_always {};
 ///     while (steps.go_on()) co_await communicator.device_comes(device);     or: steps.run(device);
 ///
 /// Work that need not wait has ended after the first go_on(). Steps may await others, which they keep in a variable.
-/// What a coroutine takes by reference must outlive it. Destroying it ends it where it stands; what the device was
-/// asked for still happens. Used by one thread. Cost: an allocation, and some 10 ns a step.
+/// References that a coroutine takes must outlive it. Destroying it ends it where it stands; the device still does all
+/// that it was asked for. Used by one thread. Cost: an allocation.
 class [[nodiscard]] Steps {
  public:
   struct promise_type {
@@ -55,7 +55,7 @@ class [[nodiscard]] Steps {
     while (go_on()) synchronize(device);
   }
 
-  // What `co_await steps` needs.
+  // For `co_await steps`.
   bool await_ready() { return !advance(); }
   void await_suspend(std::coroutine_handle<promise_type> outer) { outer.promise().inner = this; }
   void await_resume() { throw_error(); }

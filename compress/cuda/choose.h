@@ -23,7 +23,7 @@ struct Order {
   bool wants_stats = true;  ///< a pass finds them where nobody knows them
 };
 
-/// Called with a floor for the next step, which some more than were chosen reach.
+/// Called with a floor for the next step. Somewhat more elements reach it than were chosen.
 using Floor = std::function<void(float)>;
 
 /// Chooses the top k.

@@ -107,7 +107,7 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t d, cudnnM
 namespace {
 
 constexpr int kRefused = 102, kUsable = 103, kRoomy = 104;  // none of cuDNN's
-/// What cuDNN has in plain order alone. Here it computes like the others.
+/// cuDNN has it in plain order alone. Here it computes like the others.
 template <class Algorithm>
 constexpr Algorithm kWinograd = std::is_same_v<Algorithm, cudnnConvolutionFwdAlgo_t>
                                     ? Algorithm(CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED)
