@@ -221,15 +221,14 @@ Steps search(Order order, Floor floor) {
     choice.take(from, Above{.bisected = true}, most);
     return choice.outcome();
   };
-  bool found = false;
+  bool listed = false;
   Source from{};
   SelectState s{};
   if (need > most && need < n && choice.bring_candidates()) {
     from = choice.list(), lowest = choice.floor();
     s = co_await ask(from, true);
-    found = choice.enough(s, need);
+    listed = choice.enough(s, need);
   }
-  const bool listed = found;
   if (!listed) {
     from = choice.all(), lowest = lowest_key(sign);
     out.passes += 11;
