@@ -3,18 +3,28 @@
 #include <exception>
 #include <utility>
 
+#include "core/dispatch.h"
 #include "core/stream.h"
 
 namespace laconic {
 
-/// `co_await DeviceComes{};`   in Steps: goes on when the device has done what was asked of it so far.
-struct DeviceComes : std::suspend_always {};
+/// `co_await DeviceComes{device};`   in Steps: goes on when the device has done what was asked of it so far. Then it is
+/// the selected one again (core/cuda/select.h), whatever the thread has done meanwhile.
+struct DeviceComes {
+  Device device{};
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<>) const noexcept {}
+  void await_resume() const {
+    on_device(
+        device, [] {}, [] {});
+  }
+};
 
 /// Work whose next part depends on what a device finds. It is a coroutine that asks the device for something, suspends
-/// by `co_await DeviceComes{}`, and reads what has come. Whoever runs it lets the device come there, by waiting
+/// by `co_await DeviceComes{device}`, and reads what has come. Whoever runs it lets the device come there, by waiting
 /// (run()), or by doing other things between two calls of go_on().
 ///
-///     Steps count(...) { ask(...); co_await DeviceComes{}; use(what_came); }
+///     Steps count(...) { ask(...); co_await DeviceComes{device}; use(what_came); }
 ///     Steps steps = count(...);
 ///     while (steps.go_on()) co_await communicator.device_comes(device);     or: steps.run(device);
 ///

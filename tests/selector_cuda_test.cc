@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "compress/selector.h"
+#include "core/raw.h"
 #include "tests/selection_cases.h"
 #include "tests/test_devices.h"
 
@@ -52,6 +53,32 @@ TEST_F(SelectorOnCuda, ChoosesAlikeByEveryMethodAndInEveryTurn) {
         ASSERT_NO_FATAL_FAILURE(expect_same(cuda->select(input), expected));
       }
     }
+}
+
+// A communication thread that copies between GPUs goes on with a choice of its own afterwards.
+TEST_F(SelectorOnCuda, ChoosesAlikeWhileItsThreadAsksAnotherDevice) {
+  if (cuda_devices() < 2) GTEST_SKIP() << "fewer than two CUDA devices can be used here";
+  const std::size_t n = 5003;
+  const Values x = hostile(n)["normal"], latest = hostile(n)["clustered"];
+  const Placed<float> there(x, kCuda), latest_there(latest, kCuda);
+  const Tensor other = Tensor::zeros({1}, DType::f32, {Device::Kind::cuda, 1});
+  for (const SelectorKind& kind : selectors()) {
+    SCOPED_TRACE(kind.name);
+    const auto cpu = kind.make({.threshold = 1}), cuda = kind.make({.threshold = 1});
+    Selection chosen;  // from the second turn on in memory that is there, so that nothing else selects a device
+    for (std::uint64_t turn = 0; turn < 2; ++turn) {
+      SelectionInput input{.values = slice(x), .k = 50};
+      input.latest = slice(latest), input.key.step = turn;
+      const Selection expected = cpu->select(input);
+      input.values = there, input.latest = latest_there;
+      Steps steps = cuda->select_in_steps(input, chosen);
+      while (steps.go_on()) {
+        synchronize(kCuda);
+        raw::fill(other, 1.0f);
+      }
+      ASSERT_NO_FATAL_FAILURE(expect_same(chosen, expected));
+    }
+  }
 }
 
 // So many (over 4,194,304) that the device scans its counts in two rounds.

@@ -95,12 +95,13 @@ class Choosing {
     struct Outcome : DeviceComes {
       const SelectState& found;
       const SelectState& await_resume() const {
+        DeviceComes::await_resume();
         require<NotANumber>(!found.stats.nan && found.cut.nan == 0, fast::kNaNSentence);
         return found;
       }
     };
     scratch_.ask();
-    return Outcome{{}, *reinterpret_cast<const SelectState*>(scratch_.read.data())};
+    return Outcome{{device_}, *reinterpret_cast<const SelectState*>(scratch_.read.data())};
   }
   /// Whether the candidates were all there are above their floor, and as many as are needed.
   bool enough(const SelectState& s, std::size_t need) const {

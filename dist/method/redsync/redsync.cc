@@ -221,7 +221,7 @@ Steps RedSync::choose(Layer& layer) {
       std::byte* const there = layer.brought.data();
       copy_bytes_later(there, kCpu, indices.data(), indices.device(), first);
       copy_bytes_later(there + first, kCpu, values.data(), values.device(), values.size_bytes());
-      co_await DeviceComes{};
+      co_await DeviceComes{residual_.device()};
       indices = {reinterpret_cast<const std::uint32_t*>(there), indices.size()};
       values = {reinterpret_cast<const float*>(there + first), values.size()};
     }
