@@ -9,6 +9,7 @@
 #endif
 
 #include "core/raw.h"
+#include "dist/collective/meeting.h"
 #include "dist/collective/reduce.h"
 #include "dist/cuda/nccl_functions.h"
 #include "dist/method/allreduce/allreduce_sync.h"
@@ -142,6 +143,10 @@ TEST_F(NcclTest, ARankThatIsLostLeavesNoDeviceWaiting) {
 class NcclFails : public NcclTest {
  protected:
   void TearDown() override { emulated_cuda::break_nccl(emulated_cuda::NcclFault::none); }
+  /// A fault is all ranks': one of them may not break what another still starts with.
+  static void let_all_start(Worker& w) {
+    w.engine.run("meeting", [](Communicator& comm) { return barrier(comm); });
+  }
   static void sum(NcclRank& rank, const Tensor& x) {
     rank.ask([&](Communicator&) { rank.nccl->allreduce(x.slice()); });
   }
@@ -152,6 +157,7 @@ class NcclFails : public NcclTest {
         2,
         [&](Worker& w) {
           NcclRank rank(w);
+          let_all_start(w);
           if (w.rank == 1) {
             while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
             return;
@@ -185,6 +191,7 @@ TEST_F(NcclFails, RanksThatAreNeverJoinedEndTheFirstSumByTheTimeOut) {
             2,
             [](Worker& w) {
               NcclRank rank(w);
+              let_all_start(w);
               emulated_cuda::break_nccl(emulated_cuda::NcclFault::never_joins);
               sum(rank, Tensor::zeros({100}, DType::f32, own_device(w)));
             },
@@ -209,6 +216,7 @@ TEST_F(NcclFails, ACallThatHangsIsAborted) {
   const std::string error = error_of<Error>([] {
     on_ranks(2, [](Worker& w) {
       NcclRank rank(w);
+      let_all_start(w);
       emulated_cuda::break_nccl(emulated_cuda::NcclFault::hangs);
       const Tensor x = Tensor::zeros({100}, DType::f32, own_device(w));
       const Ticket ticket = rank.submit([&](Communicator&) { rank.nccl->allreduce(x.slice()); });
