@@ -17,7 +17,8 @@ void add_into(const Tensor& y, const Tensor& x) {
   const bool widens = y.dtype() == DType::f32 && x.dtype() == DType::bf16 && y.device().kind == Device::Kind::cuda;
   const Tensor same = to_layout(widens ? x : cast(x, y.dtype()), y.layout());
   if (widens) {
-    cuda_only([&] { cuda::add(y.data<float>(), same.data<BFloat16>(), y.elements()); });
+    on_device(
+        y.device(), [] {}, [&] { cuda::add(y.data<float>(), same.data<BFloat16>(), y.elements()); });
     return y.bump_version();
   }
   LACONIC_REAL_KERNEL(y, add(y.data<Real>(), same.data<Real>(), y.elements()));

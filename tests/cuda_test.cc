@@ -242,6 +242,10 @@ TEST_F(CudaTest, EveryDeviceHasItsOwn) {
   const Tensor b = Tensor::empty({100}, DType::f32, kCuda);
   b.copy_from(a);
   EXPECT_EQ(b.to_vector(), std::vector<float>(100, 4.0f));
+  const Tensor half = raw::cast(Tensor::full({100}, 0.5f, kCuda), DType::bf16);
+  raw::fill(a, 1.0f);  // the thread turns to another device
+  raw::add_into(b, half);
+  EXPECT_EQ(b.to_vector(), std::vector<float>(100, 4.5f));
 }
 
 TEST_F(CudaTest, ErrorsNameTheDeviceAndTheWayOut) {
