@@ -53,8 +53,8 @@ decltype(auto) on_device(Device device, F&& cpu_kernel, [[maybe_unused]] G&& cud
   return on_device(device, std::forward<F>(cpu_kernel));
 }
 
-/// Runs a kernel that is for CUDA devices alone. A build without CUDA leaves it out, so calls of cuda:: functions may
-/// stand in it, and returns an empty result.
+/// Runs a kernel that is for CUDA devices alone, on the selected one: on_device() selects that of its memory. A build
+/// without CUDA leaves it out, so calls of cuda:: functions may stand in it, and returns an empty result.
 template <class G>
 auto cuda_only([[maybe_unused]] G&& kernel) -> decltype(kernel()) {
   if constexpr (kCudaBuilt)
