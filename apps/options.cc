@@ -49,6 +49,10 @@ std::optional<Texts> texts_in(std::vector<std::string> words, const Settings& se
   add_config_file(app, "Output");
   app.set_version_flag("--version", version_text())->description("which laconic this is")->group("Output");
   app.set_help_flag("-h,--help", "this text")->group("Output");
+  // Not left to CLI11, some versions of which read both files before they count them.
+  const auto names_a_file = [](const std::string& word) { return word == "--config" || word.starts_with("--config="); };
+  if (std::count_if(words.begin(), words.end(), names_a_file) > 1)
+    refuse("there are two files of options", "--config", "give one");
   try {
     std::reverse(words.begin(), words.end());  // as CLI11 wants them
     app.parse(words);
@@ -66,7 +70,6 @@ std::optional<Texts> texts_in(std::vector<std::string> words, const Settings& se
       refuse("options have no sections, as [" + name.substr(0, dot) + "]", "--config", "leave that line out");
     unknown(app, "--" + name, "--config");
   } catch (const CLI::ArgumentMismatch& e) {
-    if (app.get_config_ptr()->count() > 1) refuse("there are two files of options", "--config", "give one");
     refuse("a value is missing", option_in(e.what()), "give one; see --help");
   } catch (const CLI::ParseError& e) {
     refuse(e.what(), option_in(e.what()), "see --help");

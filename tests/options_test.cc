@@ -599,6 +599,9 @@ TEST(Options, AFileOfOptionsIsCheckedLikeTheCommandLine) {
                       "options have no sections, as [training] (--config): leave that line out");
   expect_refused({"--config", path.c_str(), "--config", path.c_str()},
                  "there are two files of options (--config): give one");
+  std::ofstream(path) << "epochs = 3\n";
+  expect_refused({"--config", path.c_str(), ("--config=" + path).c_str()},
+                 "there are two files of options (--config): give one");
   expect_refused({"--config", (dir.path() + "/no").c_str()},
                  "the file of options could not be read (--config): check the path");
 }
