@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "compress/codec.h"
+
 namespace laconic::dist {
 
 std::vector<Running*> DeviceOrder::take_ready() {
@@ -231,6 +233,8 @@ Task<> ThreadEngine::supervise(Running& running, std::vector<Running*>& finished
   tell(FlightEvent::Kind::begins);
   try {
     co_await running.operation.body(*running.comm);
+  } catch (const compress::OutOfRange& e) {
+    running.error = std::make_exception_ptr(compress::OutOfRange(concat(name, ": ", e.what())));
   } catch (...) {
     running.error = std::current_exception();
   }
