@@ -50,14 +50,11 @@ bool Trainer::train_micro_batch(const Share& share, double weight, bool last, St
 }
 
 void Trainer::train_step() {
-  const std::int64_t per_epoch = steps_per_epoch(), epoch = epoch_of(step_), first_batch = batch_at(step_);
+  const std::int64_t epoch = epoch_of(step_), first_batch = batch_at(step_);
   const std::int64_t micro_batches = std::min(o_.accumulate, batches_in(epoch) - first_batch);
   StepFigures::Step step;
   step.report.step = step_ + 1, step.report.epoch = epoch + 1;
-  const double lr = step.report.lr =
-      o_.lr *
-      o_.schedule.factor(step_ + facts_.steps_ahead,
-                         {per_epoch, std::max(o_.epochs * per_epoch, o_.steps.value_or(0) + facts_.steps_ahead)});
+  const double lr = step.report.lr = rate_at(step_ + 1);
   std::int64_t own = 0;
   for (std::int64_t m = 0; m < micro_batches; ++m) {
     const Share share = workload_.share(epoch, first_batch + m);

@@ -81,6 +81,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   dist::check_fingerprint(worker_, fingerprint_ + run, true);
   checkpoints_ = std::make_unique<Checkpointing>(worker_, o_);
   checkpoints_->claim(fingerprint_);
+  first_steps_per_epoch_ = std::max<std::int64_t>(1, steps_per_epoch());
   agree_on_plan();
   make_strategy();
   arena_->set_listener(listener());
@@ -121,8 +122,7 @@ void Trainer::agree_on_plan() {
   std::string text;
   if (chooses && !goes_on) {
     dist::Allowed allowed = o_.allowed;
-    const std::string taken =
-        resumed ? dist::Plan::from_json(resumed->plan, arena_->parameters(), o_.resume).sync : "";
+    const std::string taken = resumed ? dist::Plan::from_json(resumed->plan, arena_->parameters(), o_.resume).sync : "";
     if (resumed && taken.empty()) allowed.methods.clear();  // the method stays, with what its workers keep
     if (worker_.size > 1) {
       text = choose_plan(allowed, taken);
@@ -233,6 +233,25 @@ std::int64_t Trainer::last_step() const {
   return o_.steps ? *o_.steps : o_.epochs * steps_per_epoch() - facts_.steps_ahead;
 }
 
+Schedule::Horizon Trainer::horizon() const {
+  const std::int64_t per_epoch = std::max<std::int64_t>(1, steps_per_epoch());
+  const std::int64_t by_epochs = o_.epochs * per_epoch, by_steps = o_.steps.value_or(0) + facts_.steps_ahead;
+  return {.steps_per_epoch = per_epoch,
+          .total_steps = std::max(by_epochs, by_steps),
+          .iterations = static_cast<double>(first_steps_per_epoch_) / static_cast<double>(per_epoch),
+          .ahead = by_steps > by_epochs ? facts_.steps_ahead : 0};
+}
+
+void Trainer::tell_of_a_long_warm_up() const {
+  const double warmup = o_.schedule.warmup(horizon()) - static_cast<double>(facts_.steps_ahead);
+  const std::int64_t last = last_step();
+  if (worker_.rank == 0 && step_ < last && warmup > static_cast<double>(last))
+    fmt::print(stderr,
+               "laconic: warning: the warm-up ends with step {:.0f} and the training with step {}, where the learning "
+               "rate is {:.3g} instead of {:.3g}\n",
+               std::ceil(warmup), last, rate_at(last), o_.lr);
+}
+
 /// What of the data is left to train, and how many updates that takes these workers.
 void Trainer::find_position() {
   const Manifest& m = *checkpoints_->resumed();
@@ -242,6 +261,8 @@ void Trainer::find_position() {
                        " workers.");
     return;
   }
+  first_steps_per_epoch_ = m.first_steps_per_epoch.value_or(
+      std::max<std::int64_t>(1, std::llround(static_cast<double>(steps_per_epoch()) * worker_.size / m.workers)));
   DataPosition others = *m.position;
   std::int64_t own = 0;
   if (!others.trained.empty() && others.trained.back().workers == worker_.size) {
@@ -289,6 +310,7 @@ RunSummary Trainer::run() {
     traced.emplace(o_.trace->row(worker_.rank, "compute"));
     spans.emplace(workload_.model(), spans_);
   }
+  tell_of_a_long_warm_up();
   checkpoints_->begin();
   if (observer_) observer_->on_start(info());
   if (step_ < end) workload_.start(epoch_of(step_), batch_at(step_));
@@ -355,8 +377,8 @@ void Trainer::evaluate_if_due() {
 std::optional<EvalReport> Trainer::evaluate(bool at_the_end, bool may_stop) {
   if (at_the_end && !workload_.has_test_for_the_end()) return std::nullopt;
   flush();
-  if (worker_.rank == 0) memory_.between_steps();  // an evaluation leaves weights in an order of its own
-  finish_saving();  // no step would say for long that all parts are written
+  if (worker_.rank == 0) memory_.between_steps();   // an evaluation leaves weights in an order of its own
+  finish_saving();                                  // no step would say for long that all parts are written
   if (may_stop && stopping()) return std::nullopt;  // who ends a run may kill it soon: it is to be saved first
   if (!o_.skip_nan) require_finite_weights();
   const StepFigures::Outside outside(figures_);
@@ -410,7 +432,8 @@ void Trainer::begin_save(bool while_training) {
                     .instruction_set = processor(),
                     .fingerprint = fingerprint_,
                     .plan = plan_.json(),
-                    .position = position()};
+                    .position = position(),
+                    .first_steps_per_epoch = first_steps_per_epoch_};
   StateDict weights;
   {
     const EvaluatedModel model(worker_, workload_.model(), *strategy_, is_.joins);

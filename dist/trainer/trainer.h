@@ -174,6 +174,12 @@ class Trainer {
   std::string fingerprint() const;
   std::int64_t steps_per_epoch() const;
   std::int64_t last_step() const;
+  Schedule::Horizon horizon() const;
+  /// Learning rate of an update, the first being 1.
+  double rate_at(std::int64_t step) const {
+    return o_.lr * o_.schedule.factor(step - 1 + facts_.steps_ahead, horizon());
+  }
+  void tell_of_a_long_warm_up() const;
   DataPosition position() const;
   std::int64_t batches_in(std::int64_t epoch) const {
     return epoch == rest_.position.epoch ? rest_.batches : workload_.batches_per_epoch();
@@ -243,6 +249,7 @@ class Trainer {
   std::unique_ptr<GradientDump> dump_;
   std::unique_ptr<GradientCounter> counter_;
 
+  std::int64_t first_steps_per_epoch_ = 1;  // with as many workers as the training began with
   std::int64_t step_ = 0;
   std::int64_t passed_over_ = 0;  // of these: steps that made no update
   /// An epoch that other numbers of workers have begun, and what of it these workers train. Epochs have as many updates
