@@ -74,6 +74,7 @@ void Trainer::train_step() {
   figures_.begin_step();
   strategy_->begin_step(
       {.step = step_ + 1, .passed_over = passed_over_, .lr = lr, .own_weight = is_.joins ? weight_of(own) : 1});
+  if (gradients_) gradients_->begin_step(step_ + 1);
   if (dump_) dump_->begin_step(step_ + 1);
   if (counter_) counter_->begin_step(step_ + 1);
   arena_->begin_step();
@@ -124,11 +125,11 @@ void Trainer::report_non_finite(float loss) {
   arena_->set_listener(nullptr);  // what is under way may hold this step's gradients: forward is to wait for none
   const auto fail = [&](const std::string& where) {
     throw Error(concat("training: the loss is ", std::isnan(loss) ? "not a number" : "infinite", " at step ", step_ + 1,
-                       "; ", where,
-                       ". Lower `lr`, clip gradients (`clip` norm:5), or pass over such steps (`on-nan` skip)."));
+                       "; ", where));
   };
   for (auto it = arena_->parameters().rbegin(); it != arena_->parameters().rend(); ++it)
-    if (!raw::all_finite((*it)->value())) fail(concat("the first parameter that is not finite is ", (*it)->info.name));
+    if (!raw::all_finite((*it)->value()))
+      fail(concat("the first parameter that is not finite is ", (*it)->info.name, ". ", cause_of_non_finite(**it)));
   std::string first;
   const ForwardWatch watch = [&](const std::string& path, const Tensor& output) {
     if (first.empty() && is_real(output.dtype()) && !raw::all_finite(output)) first = path;
@@ -139,20 +140,31 @@ void Trainer::report_non_finite(float loss) {
     const NoGrad no_grad;
     workload_.loss();
   }
-  fail(first.empty() ? "every layer's output is finite, the loss itself is not"
-                     : "it shows first in the output of layer " + first);
+  fail(concat(first.empty() ? "every layer's output is finite, the loss itself is not"
+                            : "it shows first in the output of layer " + first,
+              ". Lower `lr`, clip gradients (`clip` norm:5), or pass over such steps (`on-nan` skip)."));
   std::abort();  // not reached
+}
+
+/// What made a parameter no number in the last update, as far as it is known, and what helps.
+std::string Trainer::cause_of_non_finite(const Parameter& p) const {
+  const bool brought_finite = gradients_ && !gradients_->found() && GradientWatch::looks_at(p);
+  if (is_.joins && worker_.size > 1 && brought_finite && !raw::all_finite(p.grad()))
+    return concat("Its gradient was finite on rank ", worker_.rank, ", and after the exchange of step ", step_,
+                  " it was not: take `codec` bf16 or none, or another `sync` than ", method_->name(), ".");
+  return "Lower `lr`, or clip gradients (`clip` norm:5).";
 }
 
 /// The last update may have broken the model: then there is nothing worth evaluating or saving.
 void Trainer::require_finite_weights() const {
-  const auto check = [&](const char* what, const std::string& name, const Tensor& tensor) {
-    require<Error>(tensor.dtype() != DType::f32 || raw::all_finite(tensor), "training: after step ", step_, " the ",
-                   what, " ", name, " is not finite. Lower `lr`, or clip gradients (`clip` norm:5).");
-  };
   if (!raw::all_finite(arena_->values()))
-    for (const auto& p : arena_->parameters()) check("parameter", p->info.name, p->value());
-  for (const auto& [name, tensor] : workload_.model().named_buffers()) check("buffer", name, tensor);
+    for (const auto& p : arena_->parameters())
+      if (!raw::all_finite(p->value()))
+        throw Error(concat("training: after step ", step_, " the parameter ", p->info.name, " is not finite. ",
+                           cause_of_non_finite(*p)));
+  for (const auto& [name, tensor] : workload_.model().named_buffers())
+    require<Error>(tensor.dtype() != DType::f32 || raw::all_finite(tensor), "training: after step ", step_,
+                   " the buffer ", name, " is not finite. Lower `lr`, or clip gradients (`clip` norm:5).");
 }
 
 void Trainer::apply(Parameter& p, Rows rows, const dist::StepContext& context) {

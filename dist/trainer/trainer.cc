@@ -199,8 +199,11 @@ void Trainer::make_strategy() {
   servers_ = std::make_unique<Servers>(worker_, plan_, *arena_);
   if (is_.servers) servers_->join(side, *method_, o_);
   strategy_ = method_->worker(std::move(side));
+  // A value that is clipped may be infinite before, and a device's is not waited for.
+  if (!o_.skip_nan && o_.clip.kind != Clip::Kind::value && o_.device == kCpu)
+    gradients_ = std::make_unique<GradientWatch>(*strategy_, worker_.rank, is_.plan_is_all || is_.servers);
   if (!o_.dump_gradients.empty() && worker_.rank == 0)
-    dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
+    dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *listener());
   if (o_.count_gradients && worker_.rank == 0) counter_ = std::make_unique<GradientCounter>(*listener());
   evaluation_ = std::make_unique<Evaluation>(worker_, workload_, *strategy_, is_.joins);
 }
@@ -295,7 +298,8 @@ DataPosition Trainer::position() const {
 
 ParameterListener* Trainer::listener() const {
   if (counter_) return counter_.get();
-  return dump_ ? static_cast<ParameterListener*>(dump_.get()) : strategy_.get();
+  if (dump_) return dump_.get();
+  return gradients_ ? static_cast<ParameterListener*>(gradients_.get()) : strategy_.get();
 }
 
 double Trainer::seconds() const { return seconds_before_ + seconds_since(run_start_); }

@@ -12,6 +12,7 @@
 #include "dist/planner/planner.h"
 #include "dist/trainer/gradient_counts.h"
 #include "dist/trainer/gradient_dump.h"
+#include "dist/trainer/gradient_watch.h"
 #include "dist/trainer/plan_watch.h"
 #include "dist/trainer/report.h"
 #include "dist/trainer/step_figures.h"
@@ -215,6 +216,7 @@ class Trainer {
   bool finite_everywhere(float loss);
   [[noreturn]] void report_non_finite(float loss);
   void require_finite_weights() const;
+  std::string cause_of_non_finite(const Parameter& parameter) const;
   void apply(Parameter& parameter, Rows rows, const dist::StepContext& context);
   void apply_clipped();
   void flush();
@@ -246,6 +248,7 @@ class Trainer {
   std::unique_ptr<dist::Strategy> strategy_;
   std::unique_ptr<Evaluation> evaluation_;
   // Between the arena and the strategy, where they are asked for.
+  std::unique_ptr<GradientWatch> gradients_;
   std::unique_ptr<GradientDump> dump_;
   std::unique_ptr<GradientCounter> counter_;
 
