@@ -14,7 +14,7 @@
 #include "apps/child_process.h"
 #include "apps/compare/compare.h"
 #include "apps/programs.h"
-#include "apps/progress.h"
+#include "apps/terminal.h"
 #include "apps/text.h"
 #include "core/parse.h"
 #include "core/processor.h"

@@ -345,10 +345,13 @@ int run_training(const TrainOptions& options, Task& task) {
     if (speaks && !o.dry_run && !o.quiet && !o.trace.empty())
       fmt::print("trace: {} (laconic plot trace draws it; ui.perfetto.dev opens it)\n", o.trace);
     if (speaks && !o.dry_run && !o.report.empty()) make_report(o, log);
+    // Under --quiet what comes last: one line. A text that was written is a result too.
+    if (speaks && o.quiet && !o.json && !o.dry_run && o.repeat == 1 && o.generate.words == 0)
+      fmt::print("{}\n", result_line(observers.info(), summary));
     if (speaks && o.json && !o.dry_run) fmt::print("{}\n", to_json(observers.info(), summary));
     std::fflush(stdout);
   }
-  if (speaks && options.repeat > 1 && !options.quiet && !results.empty()) {
+  if (speaks && options.repeat > 1 && !(options.quiet && options.json) && !results.empty()) {
     std::vector<double> values;
     for (const Quality& q : results) values.push_back(q.value);
     std::optional<double> mean, deviation;
