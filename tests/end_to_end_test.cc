@@ -512,7 +512,7 @@ TEST(EndToEnd, OptionsComeFromAFile) {
   EXPECT_EQ(log_of(log)[1]["lr"], 0.25);
   std::ofstream(file) << "btach = 10\n";
   expect_sentence(run("mnist --config " + file), 2, {"--btach", "--batch"});
-  expect_sentence(run("mnist --config /nowhere/o.toml"), 2, {"--config"});
+  expect_sentence(run("mnist --config /nowhere/o.toml"), 2, {"/nowhere/o.toml", "--config"});
 }
 
 TEST(EndToEnd, DataThatIsMissingOrCutIsOneSentence) {
