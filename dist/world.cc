@@ -118,7 +118,7 @@ void run_threads(const std::shared_ptr<Hub>& hub, const WorldOptions& o, bool al
   FirstError first;
   const auto rank_main = [&](int rank) {
     try {
-      ThreadEngine engine([&] { return std::make_unique<Transport>(hub, rank); }, o.timeout_seconds);
+      ThreadEngine engine([&] { return std::make_unique<Transport>(hub, rank); }, o.timeout_seconds, o.tell_seconds);
       prepare();
       run_rank(engine, o.servers, body, first);
     } catch (const std::exception& e) {  // no engine, for want of threads or memory
@@ -217,7 +217,8 @@ WorldReport run_workers(const WorldOptions& options, const std::function<void(Wo
   start_mpi();
   FirstError first;
   {
-    ThreadEngine engine([&] { return make_mpi_transport(options.type_of_service); }, options.timeout_seconds);
+    ThreadEngine engine([&] { return make_mpi_transport(options.type_of_service); }, options.timeout_seconds,
+                        options.tell_seconds);
     connecting.reset();
     run_rank(
         engine, servers,

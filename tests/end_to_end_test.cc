@@ -764,6 +764,17 @@ TEST(HowTrainingsEnd, AProcessThatStopsBeforeItIsConnectedEndsTheOthers) {
   expect_sentence(r, 3, {"not all ranks are connected after 20 s"});
 }
 
+TEST(HowTrainingsEnd, ARankThatEvaluatesForLongerThanTheTimeoutIsWaitedFor) {
+  NEEDS_MPIRUN();
+  const TempFolder dir;
+  const std::string log = dir / "log";  // from the first step on rank 1 has a tenth of its processor
+  const std::string slow = "(until grep -q '\"step\"' " + log + " 2>/dev/null; do sleep 0.02; done\n" +
+                           "while kill -STOP $$; do sleep 0.18; kill -CONT $$; sleep 0.02; done) 2>/dev/null &";
+  const Result r = run("laconic launch -n 2 " + killed_app(dir, slow) +
+                       " --data synthetic:80,8000 --batch 8 --epochs 1 --threads 1 --timeout 2 --log " + log);
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+}
+
 TEST(EndToEnd, ThreadsWaitForABoundedTimeUnlessTheEnvironmentSaysHow) {
 #ifdef __clang__
   const char* const setting = "KMP_BLOCKTIME";
