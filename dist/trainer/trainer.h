@@ -203,6 +203,8 @@ class Trainer {
   bool clips_norm() const { return o_.clip.kind == Clip::Kind::norm && !is_.limits_norm; }
 
   void train_step();
+  void start_data(std::int64_t epoch, std::int64_t batch);
+  Share load_data();
   /// Returns false if the loss was not finite and the step is to be passed over.
   bool train_micro_batch(const Share& share, double weight, bool last, StepFigures::Step& step);
   bool stopping() const;
@@ -226,7 +228,7 @@ class Trainer {
   TrainerOptions o_;
   dist::TrainingFacts facts_;  // after agree_on_plan() they do not change
   StepLosses losses_;          // empty on the CPU
-  Observer* observer_;
+  const std::unique_ptr<Observer> observer_;  // of rank 0, if there is one
   ForwardContext context_;
   std::shared_ptr<Module> in_context_;  // while it lives the model points to context_
   std::unique_ptr<ParameterArena> arena_;
