@@ -157,15 +157,29 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string plan_to_json(const std::string& plan, const std::string& travels, const std::string& computing) {
-  return concat("{\"plan\": ", plan, ", \"travels\": \"", travels,
-                "\", \"computing\": ", Json(computing).dump(-1, ' ', false, Json::error_handler_t::replace), "}");
+std::string to_json(const Described& t, const RunInfo& info) {
+  Json all = {{"travels", t.travels},         {"computing", t.computing},
+              {"workers", info.workers},      {"servers", t.servers},
+              {"seed", t.seed},               {"total_steps", info.total_steps},
+              {"overlap", info.overlap},      {"accumulate", info.accumulate},
+              {"device", t.device},           {"precision", t.precision}};
+  if (t.link)
+    all["link"] = {{"bits_per_second", t.link->bits_per_second}, {"latency_ns", t.link->latency.count()}};
+  const std::string others = all.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return concat("{\"plan\": ", t.plan, ", ", others.substr(1));
 }
 
 std::string run_to_json(const std::string& model, std::uint64_t seed, const std::string& command) {
   const Json run = {{"version", version()}, {"commit", commit()}, {"machine", machine()},
                     {"model", model},       {"seed", seed},       {"command", command}};
   return run.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string run_to_json(const std::string& run, const RunInfo& info) {
+  Json all = ordered_json_from(run, "a run");
+  all["accumulate"] = info.accumulate, all["exchange_every"] = info.exchange_every, all["overlap"] = info.overlap;
+  all["total_steps"] = info.total_steps;
+  return all.dump();
 }
 
 JsonLog::JsonLog(std::string path, bool append, std::string run, bool trains)
@@ -181,11 +195,7 @@ JsonLog::JsonLog(std::string path, bool append, std::string run, bool trains)
 void JsonLog::on_start(const RunInfo& info) {
   shorten(info);
   batch_ = info.batch, classes_ = info.classes;
-  if (!run_.empty()) {
-    Json run = ordered_json_from(run_, "a run");
-    run["accumulate"] = info.accumulate, run["exchange_every"] = info.exchange_every, run["overlap"] = info.overlap;
-    run_ = run.dump();
-  }
+  if (!run_.empty()) run_ = run_to_json(run_, info);
   if (info.receipt) on_plan(*info.receipt);
 }
 

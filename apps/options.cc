@@ -267,6 +267,8 @@ void settle(const Settings& settings, TrainOptions& o, const Program& program) {
   const int servers = o.servers.value_or(0), started = dist::ranks_under_mpirun() - servers;
   const dist::TrainingFacts facts = facts_of(trainer_options(o), o.workers.value_or(std::max(1, started)), servers);
   o.method->check(facts), o.trainer.allowed.check(facts);
+  if (const Setting* link = settings.find("link"); link && link->given_as == "none")
+    o.link_of.clear(), o.per_host = 0, o.link_between.reset();
   if (o.link_of.size() > 0 && !o.link)
     refuse("there is no link to make an exception from", "--link-of", "add --link, as --link 100mbit,1ms");
   if ((o.per_host > 0 || o.link_between) && !o.link)

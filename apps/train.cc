@@ -111,6 +111,17 @@ std::optional<dist::LinkOptions> emulated_link(const TrainOptions& o) {
   return o.link ? std::optional(link_options(*o.link, o.link_of, o.per_host, o.link_between)) : std::nullopt;
 }
 
+/// The slowest of the workers' links. Who shares a host's port has no link of its own.
+std::optional<dist::LinkSpec> slowest_link(const TrainOptions& o) {
+  if (!o.link || o.per_host > 0) return std::nullopt;
+  dist::LinkSpec slowest = *o.link;
+  for (const auto& [rank, link] : o.link_of) {
+    slowest.bits_per_second = std::min(slowest.bits_per_second, link.bits_per_second);
+    slowest.latency = std::max(slowest.latency, link.latency);
+  }
+  return slowest;
+}
+
 TrainerOptions trainer_options(const TrainOptions& o, int workers) {
   TrainerOptions t = trainer_options(o);
   t.threads = o.threads > 0 ? o.threads : default_threads(workers);
@@ -222,7 +233,15 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
     if (o.dry_run) {
       if (worker.rank == 0) fmt::print("{}", trainer.description());
       if (worker.rank == 0 && o.json)
-        fmt::print("{}\n", plan_to_json(trainer.plan().json(), travels(trainer.method().traits()), o.computing));
+        fmt::print("{}\n", to_json({.plan = trainer.plan().json(),
+                                    .travels = travels(trainer.method().traits()),
+                                    .computing = o.computing,
+                                    .servers = worker.engine.size() - worker.size,
+                                    .seed = o.trainer.seed,
+                                    .link = slowest_link(o),
+                                    .device = o.device,
+                                    .precision = o.precision},
+                                   trainer.info()));
       return nullptr;
     }
     if (o.eval_only) {

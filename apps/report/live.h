@@ -43,6 +43,7 @@ class LivePage final : public Observer {
 
  private:
   class Server;
+  const std::string run_;
   const std::unique_ptr<Server> server_;
 };
 
