@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
-#include <thread>
 #include <tuple>
 
 #include "apps/command_line.h"
@@ -16,6 +15,7 @@
 #include "apps/exchange_settings.h"
 #include "apps/text.h"
 #include "apps/version.h"
+#include "core/processor.h"
 #include "compress/codecs.h"
 #include "data/image_dataset.h"
 
@@ -149,7 +149,7 @@ void settle_codec(TrainOptions& o) {
 
 /// Refuses numbers that many times the cores could not bear: the training would crash, or never end.
 void require_bearable(const TrainOptions& o) {
-  const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const std::int64_t cores = cpu::available_cores();
   const std::string these = plural(cores, "core");
   const std::int64_t threads = std::max<std::int64_t>(64, 4 * cores), ranks = std::max<std::int64_t>(64, 64 * cores);
   for (const auto& [name, count] : {std::pair{"--threads", o.threads}, {"--data-threads", o.images.data_threads}})

@@ -14,6 +14,7 @@
 #include "apps/result_table.h"
 #include "apps/text.h"
 #include "core/clock.h"
+#include "core/cores.h"
 
 namespace laconic {
 namespace {
@@ -90,12 +91,14 @@ Progress::Options Progress::for_stdout() {
     return {.terminal = columns > 0,
             .utf8 = utf8_locale(),
             .width = [columns] { return columns_of_session(columns); },
-            .seconds = {}};
+            .seconds = {},
+            .limits = cores_of_process().limits()};
   }
   return {.terminal = terminal_columns() > 0,
           .utf8 = utf8_locale(),
           .width = [] { return std::max(terminal_columns(), 1); },
-          .seconds = {}};
+          .seconds = {},
+          .limits = cores_of_process().limits()};
 }
 
 Progress::Progress(std::ostream& out, Options options) : out_(out), options_(std::move(options)) {
@@ -122,7 +125,9 @@ void Progress::on_start(const RunInfo& info) {
                       info.words_per_step > 0 ? fmt::format("{} streams of {} tokens", info.batch, info.words_per_step)
                                               : fmt::format("{} {}", info.batch * batches, info.unit),
                       info.workers > 1 ? fmt::format(" ({} in all)", info.workers * info.batch * batches) : "",
-                      info.device == "cpu" ? plural(info.threads, "thread") + " each" : "on " + info.device,
+                      info.device != "cpu"      ? "on " + info.device
+                      : options_.limits.empty() ? plural(info.threads, "thread") + " each"
+                                                : plural(info.threads, "thread") + " each (" + options_.limits + ")",
                       info.strategy);
   if (info.receipt) out_ << info.receipt->text();
   if (info.first_step > 0) out_ << fmt::format("going on after step {}\n", info.first_step);

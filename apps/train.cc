@@ -110,9 +110,10 @@ std::optional<dist::LinkOptions> emulated_link(const TrainOptions& o) {
   return o.link ? std::optional(link_options(*o.link, o.link_of, o.per_host, o.link_between)) : std::nullopt;
 }
 
-TrainerOptions trainer_options(const TrainOptions& o, int workers) {
+TrainerOptions trainer_options(const TrainOptions& o, const dist::Worker& worker) {
   TrainerOptions t = trainer_options(o);
-  t.threads = o.threads > 0 ? o.threads : default_threads(workers);
+  const int shared = default_threads(worker);  // on all ranks, whatever one was told
+  t.threads = o.threads > 0 ? o.threads : shared;
   static const std::uint64_t memory = memory_available();  // before any of it is taken
   if (t.device == kCpu && !o.dry_run && !o.eval_only) t.memory = memory;
   t.describes_only = o.dry_run;
@@ -199,7 +200,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
   world.link = emulated_link(o);
   /// Returns rank 0's workload, where it was trained or evaluated.
   const auto train = [&](dist::Worker& worker) -> std::unique_ptr<Workload> {
-    TrainerOptions options = trainer_options(o, worker.engine.size());
+    TrainerOptions options = trainer_options(o, worker);
     if (!o.trace.empty()) {
       options.trace = &trace;
       trace.row(worker.rank, "compute");  // the upper line

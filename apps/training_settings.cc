@@ -266,7 +266,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
             o.trainer.mean = one_of(text, where, {"mean", "sum"}) == "mean";
           });
   s.group(kNetGroup, Scope::model);
-  s.whole_number<int>("threads", "T", o.threads, 1, "kernel threads per worker [cores / workers here]", false);
+  s.whole_number<int>("threads", "T", o.threads, 1, "kernel threads per worker [cores that it may use / workers here]", false);
   if (!reads_text)
     s.whole_number<int>("data-threads", "D", o.images.data_threads, 0, "threads per worker that prepare batches");
   s.value("device", "cpu|cuda[:I]",

@@ -110,7 +110,7 @@ TEST(Doctor, TellsEachIllnessAndNoOther) {
       {"missing Open MPI: not in this build", [](Patient& p) { p.here.without = {"Open MPI"}; }},
       {"slow processor: old without AVX2", file("proc/cpuinfo", "model name : old\nflags : fpu avx sse4_2\n")},
       {"slow cores: 2 of 4 may be used", file("proc/self/status", "Cpus_allowed_list:\t1,3\n")},
-      {"slow cores: a control group leaves the time of 1.5 of 4 cores",
+      {"slow cores: a control group leaves the time of 1.5 of 4 cores: workers share 1 thread",
        [](Patient& p) {
          p.tell("proc/self/cgroup", "0::/box\n");
          p.tell("sys/fs/cgroup/box/cpu.max", "150000 100000\n");

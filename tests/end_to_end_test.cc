@@ -12,6 +12,8 @@
 #include <set>
 #include <sstream>
 
+#include "core/cores.h"
+#include "core/error.h"
 #include "core/state.h"
 #include "core/stream.h"
 #include "tests/cuda_devices.h"

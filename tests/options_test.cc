@@ -4,13 +4,13 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <thread>
 
 #include "apps/device_options.h"
 #include "apps/machine.h"
 #include "apps/task.h"
 #include "apps/text.h"
 #include "core/dispatch.h"
+#include "core/processor.h"
 #include "core/stream.h"
 #include "data/synthetic.h"
 #include "tests/cuda_devices.h"
@@ -237,7 +237,7 @@ TEST(Options, ThatOthersLeaveWithoutEffectAreRefused) {
 }
 
 TEST(Options, MoreThanTheCoresCanBearIsRefused) {
-  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  const auto cores = static_cast<unsigned>(cpu::available_cores());
   const std::string these = concat(cores, " core", cores == 1 ? "" : "s");
   const unsigned threads = std::max(64u, 4 * cores), ranks = std::max(64u, 64 * cores);
   for (const char* option : {"--threads", "--data-threads"})

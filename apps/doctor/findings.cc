@@ -12,6 +12,7 @@
 #include "apps/machine.h"
 #include "apps/text.h"
 
+#include "core/cores.h"
 namespace laconic {
 namespace {
 
@@ -35,17 +36,6 @@ std::string field_of(const std::string& path, const std::string& name) {
     return value == line.npos ? "" : line.substr(value);
   }
   return "";
-}
-
-/// How many numbers a list of the kernel's holds, as "0-3,8"; 0: it is none.
-int size_of_list(const std::string& list) {
-  int count = 0;
-  for (const std::string& range : split(list, ',')) {
-    int first = 0, last = 0;
-    const int read = std::sscanf(range.c_str(), "%d-%d", &first, &last);
-    if (read >= 1) count += read == 2 ? last - first + 1 : 1;
-  }
-  return count;
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
@@ -113,19 +103,18 @@ class Examination {
   }
 
   void cores() {
-    const int online = size_of_list(line_of(here_.root + "/sys/devices/system/cpu/online"));
-    const int mine = size_of_list(field_of(here_.root + "/proc/self/status", "Cpus_allowed_list"));
-    const int cores = mine > 0 && online > 0 ? std::min(mine, online) : std::max({mine, online, 1});
-    if (cores < online)
-      add(Verdict::slow, "cores", fmt::format("{} of {} may be used", cores, online),
-          "whoever started this chose them: taskset, docker --cpuset-cpus, Slurm --cpus-per-task");
+    const Cores mine = cores_of_process(here_.root);
+    const int cores = static_cast<int>(mine.allowed.size());
+    if (cores < mine.online)
+      add(Verdict::slow, "cores", fmt::format("{} of {} may be used", cores, mine.online),
+          "whoever started this chose them: taskset, mpirun's binding, docker --cpuset-cpus, Slurm --cpus-per-task");
     else
       good("cores", fmt::format("{}, all may be used", cores));
-    if (const double limit = cores_of_groups(here_.root); limit > 0 && limit < cores)
+    if (mine.quota > 0 && mine.quota < cores)
       add(Verdict::slow, "cores",
-          fmt::format("a control group leaves the time of {:.3g} of {} cores: threads are stopped", limit, cores),
-          fmt::format("give it more (docker --cpus), or train with --threads {}",
-                      std::max(1, static_cast<int>(limit))));
+          fmt::format("a control group leaves the time of {:.3g} of {} cores: workers share {}", mine.quota, cores,
+                      plural(mine.usable(), "thread")),
+          "give it more (docker --cpus)");
     double load = 0;
     std::ifstream(here_.root + "/proc/loadavg") >> load;
     if (load > 0.5 * cores)
