@@ -225,6 +225,8 @@ void Progress::on_end(const RunSummary& summary) {
   if (summary.data_share > 0.1)
     out_ << fmt::format("\n{:.0f} % of the time spent waiting for data: more --data-threads may help",
                         100 * summary.data_share);
+  if (!summary.straggler.empty())
+    out_ << "\n" << summary.straggler.substr(0, summary.straggler.size() - 1);  // no line here has a full stop
   if (summary.memory_bytes_peak && summary.activation_bytes_peak)
     out_ << fmt::format("\nat most {} of memory in a step{}, {} of it activations{}",
                         human_bytes(static_cast<double>(*summary.memory_bytes_peak)),

@@ -69,6 +69,34 @@ TEST(EndToEnd, AnEmulatedLinkChangesNoBit) {
   EXPECT_TRUE(late >= 0 && late <= 1) << linked.out;
 }
 
+TEST(EndToEnd, ASlowLinkIsNamedAtTheEnd) {
+  const TempFolder dir;
+  const Result r =
+      run("mnist --model lenet --data synthetic:480,8 --batch 8 --steps 13 --eval-every 0 --threads 1 --workers 4 "
+          "--link 2gbit,10us --link-of 2=50mbit,10us --log " +
+          dir.path() + "/log");
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_TRUE(has(r.out, "\nWorker 2 sends at ")) << r.out;
+  EXPECT_TRUE(has(r.out, ": its link holds all up\n")) << r.out;
+  const Result explained = run("laconic explain " + dir.path() + "/log");
+  EXPECT_TRUE(has(explained.out, "\nWorker 2 sends at ")) << explained.out << explained.err;
+}
+
+TEST(EndToEnd, ComputesWithTheProcessorsThatItMayUse) {
+  const Cores cores = cores_of_process();
+  if (cores.allowed.size() < 2 || cores.usable() < 2) GTEST_SKIP() << "one processor";
+  const std::string one = concat("taskset -c ", cores.allowed.back(), " "),
+                    said = concat("1 thread each (of ", cores.online, " processors this process may use 1)");
+  const Result alone = run("mnist --data synthetic:16,8 --batch 4 --steps 1 --eval-every 0", one);
+  EXPECT_TRUE(has(alone.out, said)) << alone.out << alone.err;
+  NEEDS_MPIRUN();
+  const Result launched =
+      run("laconic launch -n 2 mnist --data synthetic:16,8 --batch 4 --steps 1 --eval-every 0", one);
+  EXPECT_TRUE(has(launched.out, said)) << launched.out << launched.err;
+  const Result dry = run("laconic launch --dry-run -n 1 mnist", one);
+  EXPECT_TRUE(has(dry.out, " OMP_NUM_THREADS=1 ")) << dry.out << dry.err;
+}
+
 TEST(EndToEnd, ALinkUnderMpiIsRefused) {
   NEEDS_MPIRUN();
   expect_sentence(
