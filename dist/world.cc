@@ -76,7 +76,8 @@ class ConnectionWatch {
       std::unique_lock lock(mutex_);
       if (changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return connected_; })) return;
       const LostRank error(concat("mpi: not all ranks are connected after ", seconds,
-                                  " s. One is stopped, or cannot be reached. Raise --timeout if that is only slow."));
+                                  " s. One is stopped, or cannot be reached (laconic doctor --hosts A,B tells what is between "
+                                  "hosts). Raise --timeout if that is only slow."));
       std::fputs(concat("laconic: error: ", error.what(), "\n").c_str(), stderr);
       std::_Exit(exit_code_of(error));
     });

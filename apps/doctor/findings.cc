@@ -9,10 +9,11 @@
 #include <regex>
 #include <set>
 
+#include "apps/doctor/network.h"
 #include "apps/machine.h"
 #include "apps/text.h"
-
 #include "core/cores.h"
+
 namespace laconic {
 namespace {
 
@@ -213,7 +214,16 @@ class Examination {
     if (under_mpirun) return;
     bool all_answer = true;
     for (const std::string& host : hosts) all_answer &= reaches(host);
-    if (all_answer) two_ranks(hosts);
+    if (!all_answer) return;
+    std::vector<std::string> mca;
+    if (hosts.size() > 1 && !here_.laconic.empty()) {
+      NetworkFindings between = judged(here_.network(hosts));
+      all_.insert(all_.end(), between.all.begin(), between.all.end());
+      mca = std::move(between.mca);
+      // They would not meet, or not end: what is said of the network is why.
+      if (mca.empty() && std::ranges::count(between.all, Verdict::broken, &Finding::verdict) > 0) return;
+    }
+    two_ranks(hosts, mca);
   }
 
  private:
@@ -279,18 +289,20 @@ class Examination {
     return all_.back().verdict == Verdict::good;
   }
 
-  /// A training of two steps.
-  void two_ranks(const std::vector<std::string>& hosts) {
+  /// A training of two steps, with these settings of Open MPI.
+  void two_ranks(const std::vector<std::string>& hosts, const std::vector<std::string>& mca) {
     if (here_.laconic.empty()) return;
     const std::size_t ranks = std::max<std::size_t>(2, hosts.size());
     std::vector<std::string> command{here_.laconic, "launch", "-n", std::to_string(ranks)};
     if (!hosts.empty()) command.insert(command.end(), {"--hosts", join(hosts, ",")});
+    command.insert(command.end(), mca.begin(), mca.end());
     command.insert(command.end(), {"mnist", "--data", "synthetic:80,20", "--batch", "4", "--steps", "2", "--threads",
                                    "1", "--timeout", "20", "--quiet"});
     const CommandResult training = here_.run(command);
     const std::string who = fmt::format("{} ranks", ranks);
     if (training.code == 0)
-      good("mpirun", who + " train together" + (hosts.empty() ? "" : " on " + join(hosts, ", ")));
+      good("mpirun", who + " train together" + (hosts.empty() ? "" : " on " + join(hosts, ", ")) +
+                         (mca.empty() ? "" : ", with " + join(mca, " ")));
     else if (training.code == 2)  // nothing was started
       add(Verdict::missing, "mpirun", "not tried: " + training.why, "build apps/mnist");
     else

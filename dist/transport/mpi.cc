@@ -273,7 +273,7 @@ class MpiTransport final : public Transport {
     if (silent.all) return "No machine acknowledges anything: this one's own cable may be out. ";
     std::string names;
     for (const std::string& ip : silent.machines) names += (names.empty() ? "" : ", ") + ip;
-    return concat(names, " acknowledges nothing: that machine or its cable is gone. ");
+    return concat(names, " acknowledges nothing: that machine or its cable is gone. If neither is, see laconic doctor --hosts. ");
   }
 
   std::optional<Note> hear() override {
