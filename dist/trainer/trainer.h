@@ -160,7 +160,7 @@ class Trainer {
   void measure_choosing(const dist::Allowed& allowed, dist::WorkCosts& work);
   void plan_anew_if_due();
   void measure_network();
-  dist::LayerTimes measure_layers();
+  dist::LayerTimes measure_layers(double threads_per_core);
   void make_strategy();
   void make_equal();
   void restore();
