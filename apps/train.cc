@@ -218,6 +218,8 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
       workload = task.workload(o, worker);
     }
     ends_in_order = !o.dry_run;  // before ranks meet: one that a signal ended would take along the others' first steps
+    static const std::uint64_t taken = memory_taken();  // of all workers that are threads before one begins
+    options.memory_taken = taken;
     Trainer trainer(worker, *workload, o.method, options, &observers);
     if (o.dry_run) {
       if (worker.rank == 0) fmt::print("{}", trainer.description());
