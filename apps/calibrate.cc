@@ -126,7 +126,9 @@ void calibrate_on(dist::Worker& worker, const CalibrateOptions& o) {
       {.threads = threads, .codecs = o.codecs, .one_way = true, .sizes = o.sizes, .choice = {.selector = "exact"}});
   if (!o.model.empty()) {
     file.model = model_info(o.model).name, file.classes = o.classes, file.batch = o.batch;
-    const std::string mine = to_json(measure_layers(o.model, o.batch, threads, o.steps, "", o.classes));
+    const double threads_per_core = dist::slowest(file.ranks).threads_per_core;
+    const std::string mine =
+        to_json(measure_layers(o.model, o.batch, threads, o.steps, "", o.classes, kCpu, threads_per_core));
     const std::vector<std::string> all = dist::texts_of_all(worker, "times of layers", mine);
     std::vector<dist::LayerTimes> times;
     for (const std::string& text : all) times.push_back(dist::layer_times_from(text, "the times of a rank"));

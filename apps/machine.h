@@ -25,5 +25,7 @@ int default_threads(const dist::Worker& worker);
 /// limit of a control group that the process is in. 0 where the system does not say.
 ///   root  stands in front of /proc and /sys: a test's folder
 std::uint64_t memory_available(const std::string& root = "");
+/// Bytes of memory that this process has taken; 0 where nobody knows.
+std::uint64_t memory_taken();
 
 }  // namespace laconic

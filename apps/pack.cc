@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <limits>
 
-#include "apps/progress.h"
 #include "apps/subcommand.h"
+#include "apps/terminal.h"
 #include "apps/text.h"
 #include "apps/tools.h"
 #include "core/error.h"
