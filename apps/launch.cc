@@ -14,7 +14,8 @@
 #include "apps/child_process.h"
 #include "apps/compare/compare.h"
 #include "apps/mpirun.h"
-#include "apps/progress.h"
+#include "apps/programs.h"
+#include "apps/terminal.h"
 #include "apps/text.h"
 #include "core/parse.h"
 #include "core/processor.h"
@@ -106,6 +107,14 @@ std::string in_path(const std::string& name) {
   return "";
 }
 
+/// "`ninja -C build apps/cifar10`": what makes a program where laconic was built, as typed here.
+static std::string build_line(const std::filesystem::path& program) {
+  std::error_code error;
+  const auto build = program.parent_path().parent_path(), near = std::filesystem::relative(build, error);
+  const bool below = !error && *near.begin() != "..";
+  return concat("`ninja -C ", shell_word(below ? near : build), " ", program.lexically_relative(build).string(), "`");
+}
+
 std::string find_app(const std::string& app, const std::string& tool) {
   if (app.find('/') != std::string::npos) {
     require<UsageError>(is_program(app), "there is no program ", app, " (", tool, "): check the path");
@@ -116,8 +125,11 @@ std::string find_app(const std::string& app, const std::string& tool) {
   if (!error && is_program(beside / app)) return beside / app;
   if (const std::string found = in_path(app); !found.empty()) return found;
   std::vector<std::string> names;
-  for (const char* name : kPrograms)
-    if (is_program(beside / name)) names.push_back(name);
+  for (const Program& program : programs()) {
+    if (app == program.name && std::filesystem::exists(beside.parent_path() / "build.ninja", error))
+      refuse("there is no program '" + app + "'", tool, "build it with " + build_line(beside / app));
+    if (is_program(beside / program.name)) names.push_back(program.name);
+  }
   const std::string close = nearest(app, names);
   throw UsageError(
       concat("there is no program '", app, "' (", tool, "): ",

@@ -78,15 +78,12 @@ struct Ending {
 /// started, DataError if the folders cannot be made.
 Ending supervise(const LaunchCommand& command);
 
-/// The training programs that come with laconic.
-inline constexpr const char* kPrograms[] = {"mnist", "cifar10", "imagenet", "ptb", "gpt"};
-
 bool is_program(const std::string& path);
 /// Where execvp would find `name`, or "".
 std::string in_path(const std::string& name);
 
 /// The path of APP: a path, or the name of a program beside this one or in PATH. Throws UsageError in the name of
-/// `tool`.
+/// `tool`; it says how to build a program of laconic's own that was not built yet.
 std::string find_app(const std::string& app, const std::string& tool);
 
 /// Finds APP (a path, or the name of a program next to this one) and runs it under mpirun, as supervise() does; again,

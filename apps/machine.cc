@@ -1,6 +1,7 @@
 #include "apps/machine.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cinttypes>
@@ -78,6 +79,12 @@ std::uint64_t memory_available(const std::string& root) {
     if (std::ifstream(group + (unified ? "/memory.max" : "/memory.limit_in_bytes")) >> bytes) limit(bytes);
   });
   return least;
+}
+
+std::uint64_t memory_taken() {
+  std::uint64_t all = 0, pages = 0;
+  std::ifstream("/proc/self/statm") >> all >> pages;
+  return pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 double cores_of_groups(const std::string& root) {

@@ -22,6 +22,8 @@ int default_threads(int workers);
 /// limit of a control group that the process is in. 0 where the system does not say.
 ///   root  stands in front of /proc and /sys: a test's folder
 std::uint64_t memory_available(const std::string& root = "");
+/// Bytes of memory that this process has taken; 0 where nobody knows.
+std::uint64_t memory_taken();
 
 /// How many cores' time the control groups leave to this process, as 1.5; 0: they do not limit it. `root`: as above.
 double cores_of_groups(const std::string& root = "");

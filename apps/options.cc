@@ -63,7 +63,7 @@ std::optional<Texts> texts_in(std::vector<std::string> words, const Settings& se
     app.exit(done, std::cout, std::cerr);
     return std::nullopt;
   } catch (const CLI::FileError&) {
-    refuse("the file of options could not be read", "--config", "check the path");
+    refuse(app.get_option("--config")->as<std::string>() + " could not be read", "--config", "check the path");
   } catch (const CLI::ConfigError& e) {
     const std::string text = e.what(), name = text.substr(text.rfind(' ') + 1);
     if (const auto dot = name.find('.'); dot != std::string::npos)

@@ -4,8 +4,8 @@
 #include <limits>
 #include <thread>
 
-#include "apps/progress.h"
 #include "apps/subcommand.h"
+#include "apps/terminal.h"
 #include "apps/text.h"
 #include "apps/tools.h"
 #include "core/error.h"

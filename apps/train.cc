@@ -28,6 +28,7 @@
 #include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/scratch_folder.h"
+#include "dist/busy.h"
 #include "dist/collective/meeting.h"
 #include "dist/trainer/servers.h"
 
@@ -154,10 +155,11 @@ void write_trace(Trace& trace, dist::Worker& worker, const std::string& path) {
     if (worker.rank == 0) trace.write(path);
     return;
   }
+  const dist::Busy busy(dist::Busy::With::files, "writes the trace", [&path] { return path; });
   std::vector<std::string> all;
   const std::string mine = trace.json();
-  worker.engine.run(
-      "gathering of traces", [&](dist::Communicator& comm) { return dist::gather_blobs(comm, mine, all); }, kCpu, true);
+  worker.engine.run("gathering of traces",
+                    [&](dist::Communicator& comm) { return dist::gather_blobs(comm, mine, all); });
   if (worker.rank == 0) write_merged_traces(all, path);
 }
 
@@ -175,12 +177,11 @@ void print_link(const TrainOptions& o, const dist::LinkUse& use) {
                100 * use.late_share());
 }
 
-/// Whether an interrupt has come to any rank: all of them learn the same. Rank 0 may still write text before.
+/// Whether an interrupt has come to any rank: all of them learn the same.
 bool interrupt_came_to_any(dist::Worker& worker) {
   std::vector<double> came{interrupt_came() ? 1.0 : 0.0};
-  worker.engine.run(
-      "whether to go on with the next seed",
-      [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(came)); }, kCpu, true);
+  worker.engine.run("whether to go on with the next seed",
+                    [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(came)); });
   return came[0] > 0;
 }
 
@@ -213,8 +214,14 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
       if (!o.trace.empty() && !o.dry_run && !o.eval_only) write_trace(trace, worker, o.trace);
       return nullptr;
     }
-    std::unique_ptr<Workload> workload = task.workload(o, worker);
+    std::unique_ptr<Workload> workload;
+    {
+      const dist::Busy busy(dist::Busy::With::files, "reads its data", [&o] { return o.data; });
+      workload = task.workload(o, worker);
+    }
     ends_in_order = !o.dry_run;  // before ranks meet: one that a signal ended would take along the others' first steps
+    static const std::uint64_t taken = memory_taken();  // of all workers that are threads before one begins
+    options.memory_taken = taken;
     Trainer trainer(worker, *workload, o.method, options, &observers);
     if (o.dry_run) {
       if (worker.rank == 0) fmt::print("{}", trainer.description());
@@ -228,7 +235,10 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
       const std::optional<EvalReport> test = trainer.evaluate_at_the_end();
       if (worker.rank == 0) summary.last_eval = report, summary.test = test, summary.steps = trainer.step();
     } else {
-      if (worker.rank == 0) task.begin(o);
+      if (worker.rank == 0) {
+        const dist::Busy busy(dist::Busy::With::files, "writes to its folder", [&o] { return o.trainer.save; });
+        task.begin(o);
+      }
       const RunSummary done = trainer.run();
       if (worker.rank == 0) summary = done;
       if (!o.trace.empty()) write_trace(trace, worker, o.trace);
@@ -238,6 +248,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
   const dist::WorldReport report = dist::run_workers(world, [&](dist::Worker& worker) {
     if (const std::unique_ptr<Workload> trained = train(worker)) {
       bool cut_short = false;
+      const dist::Busy busy(dist::Busy::With::work, "writes what was asked for at the end");
       task.finish(o, *trained, [&] { return cut_short = interrupt_came(); });
       if (cut_short && summary.stopped.empty()) summary.stopped = "interrupted";
     }
@@ -340,10 +351,13 @@ int run_training(const TrainOptions& options, Task& task) {
     if (speaks && !o.dry_run && !o.quiet && !o.trace.empty())
       fmt::print("trace: {} (laconic plot trace draws it; ui.perfetto.dev opens it)\n", o.trace);
     if (speaks && !o.dry_run && !o.report.empty()) make_report(o, log);
+    // Under --quiet what comes last: one line. A text that was written is a result too.
+    if (speaks && o.quiet && !o.json && !o.dry_run && o.repeat == 1 && o.generate.words == 0)
+      fmt::print("{}\n", result_line(observers.info(), summary));
     if (speaks && o.json && !o.dry_run) fmt::print("{}\n", to_json(observers.info(), summary));
     std::fflush(stdout);
   }
-  if (speaks && options.repeat > 1 && !options.quiet && !results.empty()) {
+  if (speaks && options.repeat > 1 && !(options.quiet && options.json) && !results.empty()) {
     std::vector<double> values;
     for (const Quality& q : results) values.push_back(q.value);
     std::optional<double> mean, deviation;

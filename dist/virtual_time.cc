@@ -157,7 +157,7 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
     ++open_;
     return ticket_of(std::move(running));
   }
-  void wait(const Ticket& ticket, bool = false) override {
+  void wait(const Ticket& ticket) override {
     if (!ticket.valid()) return;
     const LinkTime before = computed_to_;
     await(static_cast<const VirtualRunning&>(*running_of(ticket)));

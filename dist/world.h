@@ -32,7 +32,9 @@ std::vector<std::string> texts_of_all(const Worker& worker, const std::string& w
 struct WorldOptions {
   int workers = 0;  ///< threads of this process; 0: as many as mpirun started (less the servers), else 1
   int servers = 0;  ///< further ranks, the last ones, that serve parameters and train nothing
-  double timeout_seconds = 300;  ///< until a silent rank counts as lost; at least 20 for processes of MPI to connect
+  double timeout_seconds = 300;  ///< until a silent rank counts as lost
+  double connect_seconds = 20;   ///< so long at least until processes of MPI are connected: they take time to start
+  double tell_seconds = 30;      ///< a rank that reads or writes files for so long says so on stderr, again and again
   std::optional<int> type_of_service{};  ///< of the IP packets between processes of MPI; none: left alone
   /// A network emulated between the threads. Their compute threads then run at nice 19 (kernel and data threads inherit
   /// it), the communication threads do not: with busy cores messages would else be late by the scheduler's tick.

@@ -664,6 +664,13 @@ TEST(Compare, PrintsCsvOrLatexForOthersToRead) {
   EXPECT_EQ(csv.rfind("label,options,runs,", 0), 0u) << csv;
   EXPECT_TRUE(has(csv, "\na_b,--lr 0.1,1,")) << csv;
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3) << csv;
+  // Where the page is, is no figure.
+  const TempFolder dir;
+  for (const char* form : {"--csv", "--latex", "--markdown"}) {
+    const Result r = run(kCompare + ("--vs 'a_b: --lr 0.1' --vs 'c: --lr 0.2' --report " + (dir / "page.html ")) + form);
+    EXPECT_FALSE(has(r.out, "report: ")) << r.out;
+    EXPECT_TRUE(has(r.err, "\nreport: " + (dir / "page.html\n"))) << r.err;
+  }
   EXPECT_EQ(latex.rfind("\\begin{tabular}{l", 0), 0u) << latex;
   EXPECT_TRUE(has(latex, "\na\\_b & ")) << latex;
 }

@@ -603,7 +603,7 @@ TEST(Options, AFileOfOptionsIsCheckedLikeTheCommandLine) {
   expect_refused({"--config", path.c_str(), ("--config=" + path).c_str()},
                  "there are two files of options (--config): give one");
   expect_refused({"--config", (dir.path() + "/no").c_str()},
-                 "the file of options could not be read (--config): check the path");
+                 dir.path() + "/no could not be read (--config): check the path");
 }
 
 TEST(Options, AloneIsATrainingFromTheBeginning) {

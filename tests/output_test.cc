@@ -3,9 +3,11 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "dist/transport/mpi.h"
 #include "tests/program.h"
@@ -79,6 +81,26 @@ TEST(Output, WithoutAnywhereToPrintNothingLandsInAFile) {
   int lines = 0;
   for (; std::getline(log, line); ++lines) EXPECT_TRUE(nlohmann::json::accept(line)) << line;
   EXPECT_GE(lines, 3);
+}
+
+TEST(Output, QuietSaysTheResultAlone) {
+  const std::string model = "mnist --data synthetic:64,16 --batch 4 --threads 1 --steps 2 --quiet ";
+  const auto said = [&](const std::string& options) {
+    const Result r = run(model + options);
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    EXPECT_EQ(r.err, "") << options;
+    EXPECT_EQ(std::ranges::count(r.out, '\n'), 1) << options << ": " << r.out;
+    return r.out;
+  };
+  const TempFolder dir;
+  const std::string result = "test accuracy [0-9.]+ % ";
+  EXPECT_TRUE(std::regex_match(
+      said("--workers 2 --log " + (dir / "log") + " --trace " + (dir / "trace") + " --save " + (dir / "run")),
+      std::regex(result + "after 2 steps in .* images/s\n")));
+  EXPECT_TRUE(std::regex_match(said("--eval-only --init " + (dir / "run/weights.safetensors")),
+                               std::regex("test accuracy [0-9.]+ %, loss [0-9.]+\n")));
+  EXPECT_TRUE(std::regex_match(said("--repeat 2"), std::regex(result.substr(0, 14) + "over 2 seeds: .* %.*\n")));
+  EXPECT_TRUE(nlohmann::json::accept(said("--json")));
 }
 
 TEST(Output, LinksStayLinks) {

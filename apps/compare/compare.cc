@@ -21,6 +21,7 @@
 #include "apps/machine.h"
 #include "apps/main.h"
 #include "apps/report/report.h"
+#include "apps/terminal.h"
 #include "apps/text.h"
 #include "core/atomic_file.h"
 #include "core/error.h"
@@ -65,30 +66,6 @@ std::string file_name(const std::string& label) {
   }
   return name.substr(0, 40);
 }
-
-/// One line on stderr: redrawn on a terminal, else one per run.
-class ProgressOfRuns {
- public:
-  explicit ProgressOfRuns(bool quiet) : quiet_(quiet), terminal_(isatty(2) == 1) {}
-  ~ProgressOfRuns() { clear(); }
-  void show(const std::string& text) {
-    if (quiet_ || !terminal_) return;
-    fmt::print(stderr, "\r{}\033[K", text);
-    open_ = true;
-  }
-  void line(const std::string& text) {
-    if (quiet_) return;
-    clear();
-    fmt::print(stderr, "{}\n", text);
-  }
-  void clear() {
-    if (open_) fmt::print(stderr, "\r\033[K");
-    open_ = false;
-  }
-
- private:
-  bool quiet_, terminal_, open_ = false;
-};
 
 std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
@@ -221,7 +198,8 @@ class Comparison {
   void write(const std::vector<ReportedRun>& runs) const {
     if (runs.empty()) return;
     write_report(runs, o_.report);
-    if (!o_.quiet && !o_.json) fmt::print("report: {}\n", o_.report);
+    // Figures for other programs stand alone on standard output.
+    if (!o_.quiet && !o_.json) fmt::print(o_.form == TableForm::text ? stdout : stderr, "report: {}\n", o_.report);
   }
 
   std::string set_name(std::size_t s) const { return fmt::format("{}-{}", s + 1, file_name(o_.sets[s].label)); }
@@ -370,7 +348,7 @@ class Comparison {
   std::string app_, self_;
   std::optional<ScratchFolder> scratch_;  // without --keep
   std::filesystem::path folder_;          // of the runs' files
-  ProgressOfRuns progress_;
+  StatusLine progress_;
   std::vector<std::vector<Trial>> trials_;                   // [set][run]
   std::vector<std::optional<SetPlan>> plans_;                // by set
   std::map<std::string, std::vector<Trial>> computing_;      // by its options

@@ -36,7 +36,7 @@ double update_cost(const OptimizerOptions& options, Device device, std::int64_t 
 
 /// Times forward and backward of the first batch, on all workers at once, and leaves no trace of it.
 dist::LayerTimes Trainer::measure_layers() {
-  workload_.start(0, 0);
+  start_data(0, 0);
   const Share share = workload_.load();
   if (share.samples == 0) return {};
   const KeptBuffers before(workload_.model());
@@ -75,6 +75,7 @@ dist::LayerTimes Trainer::measure_layers() {
 
 /// Sets what the method's plan goes by. All ranks find the same figures of the network.
 void Trainer::measure_network() {
+  const dist::Busy busy(dist::Busy::With::work, "measures");
   const dist::CalibrationOptions wanted{.threads = o_.threads};
   const dist::Calibration group = dist::slowest(dist::calibrated(worker_, wanted, o_.calibration).ranks);
   facts_.latency_seconds = group.latency_seconds, facts_.seconds_per_byte = 1 / group.bytes_per_second;
@@ -107,6 +108,7 @@ void Trainer::measure_choosing(const dist::Allowed& allowed, dist::WorkCosts& wo
 /// Returns the plan of rank 0, as JSON, there; elsewhere any text that is not empty.
 ///   again : another plan has turned out wrong, so nothing of an earlier measurement counts
 std::string Trainer::choose_plan(const dist::Allowed& allowed, const std::string& only, bool again) {
+  const dist::Busy busy(dist::Busy::With::work, "measures and plans");
   const dist::CalibrationOptions wanted{.threads = o_.threads, .codecs = allowed.codecs()};
   const dist::Calibrated ranks = dist::calibrated(worker_, wanted, again ? dist::CalibrationSource{} : o_.calibration);
   dist::Calibration group = dist::slowest(ranks.ranks);
@@ -158,7 +160,7 @@ void Trainer::plan_anew_if_due() {
   known.merge(state);
   strategy_->load(known.part("strategy/"));
   workload_.restore(state.part("workload/"));
-  workload_.start(epoch_of(step_), batch_at(step_));
+  start_data(epoch_of(step_), batch_at(step_));
   figures_.restart_costs();
   if (spans_) spans_->draw(true);
   if (worker_.rank > 0) return;

@@ -7,12 +7,8 @@
 #include <dlfcn.h>
 #include <mpi.h>
 #include <sched.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -172,15 +168,17 @@ void send_without_asking() {
 
 class MpiTransport final : public Transport {
  public:
-  explicit MpiTransport(std::optional<int> type_of_service) {
+  MpiTransport(std::optional<int> type_of_service, ConnectionWatch* connecting) {
     watch_ = std::make_unique<SocketWatch>(type_of_service, process_manager_addresses());
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);  // those that are made of it inherit that
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    meet(MPI_COMM_WORLD, connecting);  // opens the connections
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &notes_), "MPI_Comm_dup");
-    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(notes_, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(comm_, &rank_);
-    MPI_Comm_size(comm_, &size_);
-    meet_everybody();
+    meet(comm_, connecting);  // nobody leaves who would take one for lost that still waits for another
+    all_over_tcp_ = size_ > 1 && watch_->look() >= size_ - 1;
+    if (all_over_tcp_) ask_for_short_slices();  // a thread that polls must not
     native_.emplace(comm_);
     set_window({.messages = 6, .small_bytes = 16 << 10});  // six of a ring's 64 KiB keep the kernel busy
   }
@@ -317,26 +315,34 @@ class MpiTransport final : public Transport {
   static constexpr double kUnacknowledgedSeconds =
       1;  // a kernel that is there acknowledges within 0.2 s and a round trip
 
-  /// False if another rank that the same daemon of mpirun started on this machine says this sentence. A name in the
-  /// system's memory tells: it is gone when that rank is.
-  static bool first_here_to_say(const std::string& sentence) {
-    sockaddr_un name{};
-    name.sun_family = AF_UNIX;  // a name that begins with 0 is no file
-    const std::string text = concat("laconic-says-", ::getppid(), "-", std::hash<std::string>()(sentence));
-    text.copy(name.sun_path + 1, sizeof name.sun_path - 2);
-    const int held = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    return ::bind(held, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0 || errno != EADDRINUSE;
-  }
-
-  /// Opens the connections to all other ranks, and finds out whether all are TCP.
-  void meet_everybody() {
-    char out = 0, in = 0;
-    for (int i = 1; i < size_; ++i)
-      check_mpi(MPI_Sendrecv(&out, 1, MPI_BYTE, (rank_ + i) % size_, 0, &in, 1, MPI_BYTE, (rank_ + size_ - i) % size_,
-                             0, comm_, MPI_STATUS_IGNORE),
-                "MPI_Sendrecv");
-    all_over_tcp_ = size_ > 1 && watch_->look() >= size_ - 1;
-    if (all_over_tcp_) ask_for_short_slices();  // a thread that polls must not
+  /// A word to every other rank, and one from each: whoever is missing is known at any time.
+  void meet(MPI_Comm comm, ConnectionWatch* connecting) const {
+    const int others = size_ - 1;
+    char out = 0;
+    std::vector<char> in(static_cast<std::size_t>(others));
+    std::vector<MPI_Request> came(in.size(), MPI_REQUEST_NULL), went(in.size(), MPI_REQUEST_NULL);
+    const auto before = [&](int i) { return (rank_ + size_ - 1 - i) % size_; };
+    for (int i = 0; i < others; ++i)
+      check_mpi(MPI_Irecv(&in[static_cast<std::size_t>(i)], 1, MPI_BYTE, before(i), 0, comm,
+                          &came[static_cast<std::size_t>(i)]),
+                "MPI_Irecv");
+    for (int i = 0; i < others; ++i)
+      check_mpi(MPI_Isend(&out, 1, MPI_BYTE, (rank_ + 1 + i) % size_, 0, comm, &went[static_cast<std::size_t>(i)]),
+                "MPI_Isend");
+    std::vector<int> done(in.size());
+    for (int left = others, count = others; left > 0; left -= count) {
+      if (count > 0 && connecting) {
+        std::vector<int> missing;
+        for (int i = 0; i < others; ++i)
+          if (came[static_cast<std::size_t>(i)] != MPI_REQUEST_NULL) missing.push_back(before(i));
+        std::sort(missing.begin(), missing.end());
+        connecting->waits_for(std::move(missing));
+      }
+      std::this_thread::yield();
+      check_mpi(MPI_Testsome(others, came.data(), &count, done.data(), MPI_STATUSES_IGNORE), "MPI_Testsome");
+    }
+    if (connecting) connecting->waits_for({});
+    check_mpi(MPI_Waitall(others, went.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
   }
 
   /// True if a test found something, or wake() was called.
@@ -466,8 +472,8 @@ void start_mpi() {
                      "mpi: this library lets one thread only use it. Install one built with thread support.");
 }
 
-std::unique_ptr<Transport> make_mpi_transport(std::optional<int> type_of_service) {
-  return std::make_unique<MpiTransport>(type_of_service);
+std::unique_ptr<Transport> make_mpi_transport(std::optional<int> type_of_service, ConnectionWatch* connecting) {
+  return std::make_unique<MpiTransport>(type_of_service, connecting);
 }
 
 }  // namespace laconic::dist

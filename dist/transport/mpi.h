@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "dist/transport/connection_watch.h"
 #include "dist/transport/transport.h"
 
 namespace laconic::dist {
@@ -27,7 +28,9 @@ void start_mpi();
 /// wait() sleeps. While some are: if all ranks are reached over TCP it sleeps on Open MPI's own sockets
 /// (socket_watch.h); else (shared memory has nothing to sleep on) it tests in bursts, yielding in between.
 ///   type_of_service   the IP headers of those connections carry it; none: they are left alone
+///   connecting        is told whom this rank waits for; may be null
 /// Throws LostRank if MPI fails.
-std::unique_ptr<Transport> make_mpi_transport(std::optional<int> type_of_service = {});
+std::unique_ptr<Transport> make_mpi_transport(std::optional<int> type_of_service = {},
+                                              ConnectionWatch* connecting = nullptr);
 
 }  // namespace laconic::dist

@@ -12,6 +12,6 @@ void start_mpi() {
       "use --workers N for threads of one process.");
 }
 
-std::unique_ptr<Transport> make_mpi_transport(std::optional<int>) { return nullptr; }
+std::unique_ptr<Transport> make_mpi_transport(std::optional<int>, ConnectionWatch*) { return nullptr; }
 
 }  // namespace laconic::dist

@@ -55,7 +55,8 @@ clean_environment() {  # number of ranks
     case $name in OPENBLAS_* | OMP_* | OMPI_* | PMIX_*) unset "$name" ;; esac
   done
   cores=$(nproc)
-  export OMP_NUM_THREADS=$((cores > $1 ? cores / $1 : 1)) LACONIC_COLUMNS=${COLUMNS:-80}
+  export OMP_NUM_THREADS=$((cores > $1 ? cores / $1 : 1)) LACONIC_COLUMNS=0
+  [ ! -t 1 ] || LACONIC_COLUMNS=${COLUMNS:-80}
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   export OMPI_MCA_orte_execute_quiet=1   # Open MPI 4 need not explain our errors
   export OMPI_MCA_mpi_yield_when_idle=1  # a rank that waits must not hold the core of the rank it waits for
