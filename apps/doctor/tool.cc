@@ -12,6 +12,7 @@
 #include "apps/child_process.h"
 #include "apps/doctor/findings.h"
 #include "apps/launch.h"
+#include "apps/mpirun.h"
 #include "apps/subcommand.h"
 #include "apps/text.h"
 #include "apps/tools.h"
@@ -23,6 +24,8 @@
 #include "core/parallel.h"
 #include "core/scratch_folder.h"
 #include "core/stream.h"
+#include "dist/transport/mpi.h"
+#include "dist/transport/single_copy.h"
 
 namespace laconic {
 namespace {
@@ -90,6 +93,9 @@ Surroundings this_machine() {
     here.why_no_gpu = why_no_cuda_device();
   else
     here.nccl = nccl_version();
+  here.mpi = dist::mpi_library().version;
+  here.mpiruns = mpirun_candidates();
+  here.single_copy = !dist::refuses_single_copy();
   return here;
 }
 
