@@ -12,10 +12,12 @@
 #include "apps/device_options.h"
 #include "apps/event_file.h"
 #include "apps/exchange_settings.h"
+#include "apps/foreign_launcher.h"
 #include "apps/json_log.h"
 #include "apps/log_file.h"
 #include "apps/machine.h"
 #include "apps/main.h"
+#include "apps/output_lock.h"
 #include "apps/progress.h"
 #include "apps/report/live.h"
 #include "apps/report/report.h"
@@ -273,24 +275,15 @@ Quality quality(const std::string& of, const EvalReport& r) {
   return {"test accuracy", " %", 100 - r.top1_error};
 }
 
-/// Who was asked for several tasks starts each of them alone, unless MPI brings them together.
-void warn_of_tasks_that_do_not_meet(const TrainOptions& o) {
-  static constexpr struct {
-    const char *name, *starter, *tasks, *which;  // the last two: variables
-  } kStarters[] = {{"Slurm", "srun", "SLURM_NTASKS", "SLURM_PROCID"}, {"torchrun", "torchrun", "WORLD_SIZE", "RANK"}};
-  if (o.workers == 1 || dist::ranks_under_mpirun() > 0) return;
-  for (const auto& by : kStarters) {
-    const char *tasks = std::getenv(by.tasks), *which = std::getenv(by.which);
-    if (!tasks || std::atoi(tasks) < 2 || (which && std::atoi(which) > 0)) continue;
-    fmt::print(stderr,
-               "laconic: warning: {0} gives this job {1} tasks ({2}), and this process trains {3}. "
-               "For one training of all of them: laconic launch -n {1} PROGRAM ...{4}.\n",
-               by.name, tasks, by.tasks,
-               o.workers
-                   ? fmt::format("with {} workers of its own, as does each that {} has started", *o.workers, by.starter)
-                   : "alone",
-               o.workers ? ", without --workers" : "; --workers 1 if one is meant");
-  }
+/// Keeps other runs from what this one writes.
+void take_outputs(const TrainOptions& o, OutputLocks& locks) {
+  locks.take_file(o.log, "--log");
+  for (const auto& [path, option] :
+       {std::pair{&o.trace, "--trace"}, {&o.report, "--report"}, {&o.export_path, "--export"}})
+    locks.take_name(*path, option);
+  if (o.eval_only) return;
+  locks.take_folder(o.tensorboard, "--tensorboard");
+  locks.take_folder(o.trainer.dump_gradients, "--dump-gradients");
 }
 
 /// Writes the page of --report, and says where it is.
@@ -310,11 +303,11 @@ void make_report(const TrainOptions& o, const std::string& log) {
 /// Trains (or evaluates) as the options say. Returns the exit code: 0, or 128 and the number of the signal that cut the
 /// training short, after all has been saved (under mpirun rank 0 alone; the others 0). Throws Error.
 int run_training(const TrainOptions& options, Task& task) {
+  if (!options.alone) refuse_foreign_launcher();
   if (!options.eval_only) listen_to_signals();  // else there is nothing to save, and a signal ends it
   set_matmul_precision(checked_precision(options.precision, options.device, "--precision"));
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   const bool speaks = !rank || std::string(rank) == "0";
-  warn_of_tasks_that_do_not_meet(options);
   std::vector<Quality> results;
   std::atomic<bool> interrupted = false;
   bool stopped = false;
@@ -331,6 +324,8 @@ int run_training(const TrainOptions& options, Task& task) {
         if (!path.empty()) const AtomicFile probe(path);
       if (!o.trainer.dump_gradients.empty()) try_folder(o.trainer.dump_gradients, "--dump-gradients");
     }
+    OutputLocks locks;
+    if (speaks && !o.dry_run) take_outputs(o, locks);
     Observers observers;
     if (speaks && !o.quiet && !o.dry_run) observers.add(std::make_unique<Progress>(std::cout, Progress::for_stdout()));
     std::optional<ScratchFolder> scratch;  // a page is made of a log

@@ -52,8 +52,10 @@ class Patient {
     here.laconic = "/opt/laconic";
     here.version = "laconic 1 (commit 2)\nbuilt by g++\n";
     here.onednn = "3.1.1";
+    here.mpi = "4.1.4";
+    here.mpiruns = {"mpirun"};
     answers["mpirun"] = {0, "mpirun (Open MPI) 4.1.4\n"};
-    answers["/opt/laconic"] = {0};
+    answers["/opt/laconic"] = {0, "{\"workers\":2}\n"};
     answers["ssh"] = {0, here.version};
   }
   void tell(const std::string& path, const std::string& text) {
@@ -98,7 +100,7 @@ TEST(Doctor, HasNothingToSayOfAHealthyMachine) {
   EXPECT_EQ(good_of(all, "processor"), "Zen 5, AVX-512");
   EXPECT_EQ(good_of(all, "cores"), "4, all may be used");
   EXPECT_EQ(good_of(all, "network"), "eth0 10 Gbit/s");
-  EXPECT_EQ(good_of(all, "Open MPI"), "mpirun (Open MPI) 4.1.4");
+  EXPECT_EQ(good_of(all, "Open MPI"), "Open MPI 4.1.4");
   EXPECT_EQ(good_of(all, "mpirun"), "2 ranks train together");
   EXPECT_EQ(good_of(all, "GPUs"), "none of NVIDIA's");
 }
@@ -155,6 +157,15 @@ TEST(Doctor, TellsEachIllnessAndNoOther) {
          p.tell("sys/bus/pci/devices/0000:01:00.1/class", "0x040300\n");  // its sound
        }},
       {"missing Open MPI: there is no mpirun", [](Patient& p) { p.answers.erase("mpirun"); }},
+      {"broken Open MPI: mpirun in PATH is MPICH's Hydra 4.0.2, and this build speaks Open MPI 4.1.4",
+       [](Patient& p) {
+         p.answers["mpirun"] = {0, "HYDRA build details:\n    Version:      4.0.2\n"};
+       }},
+      {"slow Open MPI: the kernel refuses process_vm_readv", [](Patient& p) { p.here.single_copy = false; }},
+      {"broken mpirun: of 2 ranks that were started 1 trained together",
+       [](Patient& p) {
+         p.answers["/opt/laconic"] = {0, "{\"workers\":1}\n{\"workers\":1}\n"};
+       }},
       {"missing mpirun: not tried: there is no program 'mnist'",
        [](Patient& p) {
          p.answers["/opt/laconic"] = {2, "", "there is no program 'mnist'"};
@@ -215,6 +226,7 @@ TEST(Doctor, GpusNeedADriverAndABuild) {
 
 TEST(Doctor, LooksAtTheWayToOtherMachines) {
   Patient patient;
+  patient.answers["/opt/laconic"] = {0, "{\"workers\":3}\n"};
   EXPECT_EQ(good_of(patient.examined({"east", "west", "north"}), "mpirun"),
             "3 ranks train together on east, west, north");
   EXPECT_EQ(patient.commands.size(), 5u);

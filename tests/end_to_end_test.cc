@@ -17,6 +17,7 @@
 #include "core/state.h"
 #include "core/stream.h"
 #include "tests/cuda_devices.h"
+#include "tests/fake_mpirun.h"
 #include "tests/program.h"
 #include "tests/training_log.h"
 
@@ -47,6 +48,24 @@ void expect_sentence(const Result& r, int exit_code, const std::vector<std::stri
   EXPECT_EQ(std::count_if(lines.begin(), lines.end(), [](const auto& l) { return has(l, "laconic: error"); }), 1)
       << r.err;
   for (const auto& part : parts) EXPECT_TRUE(has(lines[0], part)) << part << " in: " << r.err;
+}
+
+TEST(EndToEnd, RanksThatCannotReadOneAnothersMemoryTrainWithoutAWord) {
+  NEEDS_MPIRUN();
+  const TempFolder dir;
+  const std::string training = " --data synthetic:80,20 --batch 4 --steps 3 --threads 1 --quiet --timeout 20 --json",
+                    filtered = "python3 " LACONIC_SOURCE "/tests/no_single_copy.py env", contained = dir / "contained";
+  std::ofstream(contained) << "#!/bin/sh\nexec unshare --user --map-root-user " LACONIC_APPS "/mnist \"$@\"\n";
+  fs::permissions(contained, fs::perms::owner_all);
+  for (const auto& [tried, before, app] :
+       {std::tuple{filtered + " true", filtered, std::string("mnist")},
+        {std::string("unshare --user --map-root-user true"), std::string(), contained}}) {
+    if (std::system((tried + " 2>/dev/null").c_str()) != 0) continue;  // there is no Python, or no right to do so
+    const Result r = run("laconic launch -n 2 " + app + training, before);
+    ASSERT_EQ(r.exit_code, 0) << app << r.err;
+    EXPECT_EQ(last_line(r.out)["workers"], 2);
+    EXPECT_EQ(r.err, "") << app;
+  }
 }
 
 TEST(EndToEnd, AnEmulatedLinkChangesNoBit) {
@@ -835,10 +854,8 @@ TEST(HowTrainingsEnd, ALaunchThatIsKilledLeavesNothing) {
 
 TEST(HowTrainingsEnd, TheLaunchersSignalCountsThoughRank0HeardOfAnotherRanksFirst) {
   const TempFolder dir;
-  const std::string mpirun = dir / "mpirun";  // ends as it does when rank 0 does not know the signal
-  std::ofstream(mpirun) << "#!/bin/sh\ntrap 'exit 130' USR1\nsleep 300 &\n: > '" << dir.path()
-                        << "/ready'\nwhile :; do sleep 0.05; done\n";
-  fs::permissions(mpirun, fs::perms::owner_all);
+  fake_mpirun(dir, "trap 'exit 130' USR1\nsleep 300 &\n: > '" + dir.path() +
+                       "/ready'\nwhile :; do sleep 0.05; done\n");  // ends as where rank 0 does not know the signal
   const std::string path = std::getenv("PATH");
   ::setenv("PATH", (dir.path() + ":" + path).c_str(), 1);
   Background launched("laconic launch -n 2 mnist");

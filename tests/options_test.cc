@@ -607,10 +607,10 @@ TEST(Options, AFileOfOptionsIsCheckedLikeTheCommandLine) {
 }
 
 TEST(Options, AloneIsATrainingFromTheBeginning) {
-  expect_refused({"--alone", "--init", "w.safetensors", "--eval-only"},
-                 "--alone times a training from its beginning (--eval-only): leave one of the two out");
-  expect_refused({"--alone", "--save", "s", "--resume"},
-                 "--alone times a training from its beginning (--resume): leave one of the two out");
+  expect_refused({"--compute-only", "--init", "w.safetensors", "--eval-only"},
+                 "--compute-only times a training from its beginning (--eval-only): leave one of the two out");
+  expect_refused({"--compute-only", "--save", "s", "--resume"},
+                 "--compute-only times a training from its beginning (--resume): leave one of the two out");
 }
 
 TEST(Options, AloneLeavesTheExchangeAside) {
@@ -644,7 +644,7 @@ TEST(Options, AloneLeavesTheExchangeAside) {
                                 "x",
                                 "--log",
                                 "log",
-                                "--alone",
+                                "--compute-only",
                                 "--steps",
                                 "20"});
   EXPECT_FALSE(o.method->traits().joins);

@@ -6,13 +6,16 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 
 #include "apps/doctor/network.h"
 #include "apps/machine.h"
+#include "apps/mpirun.h"
 #include "apps/text.h"
 #include "core/cores.h"
+#include "core/json.h"
 
 namespace laconic {
 namespace {
@@ -203,14 +206,26 @@ class Examination {
           "apt-get install libopenmpi-dev openmpi-bin, and build again");
       return;
     }
-    const CommandResult mpirun = here_.run({"mpirun", "--version"});
-    if (mpirun.code != 0) {
+    const Mpirun mpirun = choose_mpirun(here_.mpiruns, here_.mpi, [&](const std::string& path) {
+      const CommandResult asked = here_.run({path, "--version"});
+      return asked.code == 0 ? std::optional(asked.out) : std::nullopt;
+    });
+    if (mpirun.path.empty()) {
       add(Verdict::missing, "Open MPI", "there is no mpirun, so no laconic launch", "apt-get install openmpi-bin");
       return;
     }
+    if (!mpirun.why.empty()) {
+      add(Verdict::broken, "Open MPI", mpirun.why,
+          "put the mpirun of that first in PATH, or apt-get install openmpi-bin");
+      return;
+    }
     const bool refuses_root = here_.root_user && here_.environment("OMPI_ALLOW_RUN_AS_ROOT").empty();
-    good("Open MPI", mpirun.out.substr(0, mpirun.out.find('\n')) +
+    good("Open MPI", mpirun.name + (mpirun.path == "mpirun" ? "" : ", " + mpirun.path) +
                          (refuses_root ? "; it refuses root, whom laconic launch lets in" : ""));
+    if (!here_.single_copy)
+      add(Verdict::slow, "Open MPI",
+          "the kernel refuses process_vm_readv: ranks on this machine copy each message twice",
+          "in a container: docker run --cap-add SYS_PTRACE; elsewhere see kernel.yama.ptrace_scope");
     if (under_mpirun) return;
     bool all_answer = true;
     for (const std::string& host : hosts) all_answer &= reaches(host);
@@ -297,10 +312,15 @@ class Examination {
     if (!hosts.empty()) command.insert(command.end(), {"--hosts", join(hosts, ",")});
     command.insert(command.end(), mca.begin(), mca.end());
     command.insert(command.end(), {"mnist", "--data", "synthetic:80,20", "--batch", "4", "--steps", "2", "--threads",
-                                   "1", "--timeout", "20", "--quiet"});
+                                   "1", "--timeout", "20", "--quiet", "--json"});
     const CommandResult training = here_.run(command);
     const std::string who = fmt::format("{} ranks", ranks);
-    if (training.code == 0)
+    const nlohmann::json result = json_or_discarded(training.out);  // of two that train alone: two objects, so none
+    const std::size_t met = result.is_object() ? result.value("workers", std::size_t{0}) : 1;
+    if (training.code == 0 && met != ranks)
+      add(Verdict::broken, "mpirun", fmt::format("of {} that were started {} trained together", who, met),
+          "see what this says: " + shell_line(command));
+    else if (training.code == 0)
       good("mpirun", who + " train together" + (hosts.empty() ? "" : " on " + join(hosts, ", ")) +
                          (mca.empty() ? "" : ", with " + join(mca, " ")));
     else if (training.code == 2)  // nothing was started

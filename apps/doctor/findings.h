@@ -49,6 +49,9 @@ struct Surroundings {
   bool cuda_built = false;
   std::vector<std::string> gpus{};   ///< names of CUDA devices that can be used
   std::string why_no_gpu{}, nccl{};  ///< where there are none; NCCL's version, empty: it is not there
+  std::string mpi{};                 ///< version of the Open MPI that is linked
+  std::vector<std::string> mpiruns{};  ///< mpirun_candidates()
+  bool single_copy = true;             ///< processes may read one another's memory
 };
 
 /// Looks at a machine. With hosts also at the way to each of them, and whether laconic lies there too.

@@ -13,6 +13,7 @@
 #include "apps/doctor/findings.h"
 #include "apps/doctor/network.h"
 #include "apps/launch.h"
+#include "apps/mpirun.h"
 #include "apps/subcommand.h"
 #include "apps/text.h"
 #include "apps/tools.h"
@@ -24,6 +25,8 @@
 #include "core/parallel.h"
 #include "core/scratch_folder.h"
 #include "core/stream.h"
+#include "dist/transport/mpi.h"
+#include "dist/transport/single_copy.h"
 
 namespace laconic {
 namespace {
@@ -92,6 +95,9 @@ Surroundings this_machine() {
     here.why_no_gpu = why_no_cuda_device();
   else
     here.nccl = nccl_version();
+  here.mpi = dist::mpi_library().version;
+  here.mpiruns = mpirun_candidates();
+  here.single_copy = !dist::refuses_single_copy();
   return here;
 }
 
