@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/parse.h"
+#include "dist/trainer/straggler.h"
 
 namespace laconic {
 namespace {
@@ -33,7 +34,7 @@ double shortest(double value) {
   return std::stod(number_text(single));
 }
 
-constexpr const char* kKinds[] = {"run", "step", "eval", "test", "ledger", "memory", "plan"};
+constexpr const char* kKinds[] = {"run", "step", "eval", "test", "ledger", "memory", "plan", "ranks"};
 
 bool is_line_of_log(const nlohmann::json& line) {
   return line.is_object() &&
@@ -124,6 +125,13 @@ std::string to_json(const LedgerReport& r) {
   return Json{{"ledger", {{"step", r.step}, {"parameters", array(r.form, r.rows)}}}}.dump();
 }
 
+std::string to_json(const RanksReport& r) {
+  Json ranks = {{"step", r.step}, {"steps", r.steps}};
+  for (const RanksFigure& figure : kRanksFigures)
+    for (const double value : r.*figure.values) ranks[figure.name].push_back(rounded(value));
+  return Json{{"ranks", std::move(ranks)}}.dump();
+}
+
 std::string to_json(const RunInfo& info, const RunSummary& s) {
   Json all = {{"model", info.model},
               {"data", info.data},
@@ -153,6 +161,7 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
   if (s.last_eval) all["eval"] = object(*s.last_eval);
   if (s.test) all["test"] = object(*s.test);
   if (!s.ledger.empty()) all["ledger"] = array(s.ledger_form, s.ledger);
+  if (!s.straggler.empty()) all["straggler"] = s.straggler;
   if (!s.stopped.empty()) all["stopped"] = s.stopped;
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -240,6 +249,7 @@ void JsonLog::line(std::string text) {
 void JsonLog::on_step(const StepReport& report) { line(to_json(report)); }
 void JsonLog::on_eval(const EvalReport& report) { line(to_json(report)); }
 void JsonLog::on_test(const EvalReport& report) { line(to_json(report, "test")); }
+void JsonLog::on_ranks(const RanksReport& report) { line(to_json(report)); }
 void JsonLog::on_ledger(const LedgerReport& report) { line(to_json(report)); }
 void JsonLog::on_end(const RunSummary& s) {
   if (s.memory_bytes_peak && s.activation_bytes_peak)

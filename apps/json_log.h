@@ -21,6 +21,10 @@ std::string to_json(const EvalReport& report, const char* kind = "eval");
 /// The method says which figures follow (Method::ledger); one that was not measured is left out.
 std::string to_json(const LedgerReport& report);
 
+/// {"ranks":{"step":100,"steps":99,"compute_ms":[41.2,...],"data_ms":[...],"exposed_ms":[...],"sending_ms":[...],
+/// "bytes_sent":[...]}}: lists by rank.
+std::string to_json(const RanksReport& report);
+
 /// The object that --json prints on the last line: what ran, and what came of it (RunSummary), with "eval", "test" and
 /// "ledger" as above where there are any.
 std::string to_json(const RunInfo& info, const RunSummary& summary);
@@ -60,6 +64,7 @@ class JsonLog final : public Observer {
   void on_eval(const EvalReport& report) override;
   void on_test(const EvalReport& report) override;
   void on_plan(const dist::Receipt& receipt) override;
+  void on_ranks(const RanksReport& report) override;
   void on_ledger(const LedgerReport& report) override;
   void on_end(const RunSummary& summary) override;
 

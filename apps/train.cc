@@ -12,10 +12,12 @@
 #include "apps/device_options.h"
 #include "apps/event_file.h"
 #include "apps/exchange_settings.h"
+#include "apps/foreign_launcher.h"
 #include "apps/json_log.h"
 #include "apps/log_file.h"
 #include "apps/machine.h"
 #include "apps/main.h"
+#include "apps/output_lock.h"
 #include "apps/progress.h"
 #include "apps/report/live.h"
 #include "apps/report/report.h"
@@ -91,6 +93,7 @@ class Observers final : public Observer {
   void on_step(const StepReport& r) override { tell(&Observer::on_step, r); }
   void on_eval(const EvalReport& r) override { tell(&Observer::on_eval, r); }
   void on_test(const EvalReport& r) override { tell(&Observer::on_test, r); }
+  void on_ranks(const RanksReport& r) override { tell(&Observer::on_ranks, r); }
   void on_ledger(const LedgerReport& r) override { tell(&Observer::on_ledger, r); }
   void on_contradiction(const Contradiction& c) override { tell(&Observer::on_contradiction, c); }
   void on_plan(const dist::Receipt& r) override { tell(&Observer::on_plan, r); }
@@ -122,9 +125,10 @@ std::optional<dist::LinkSpec> slowest_link(const TrainOptions& o) {
   return slowest;
 }
 
-TrainerOptions trainer_options(const TrainOptions& o, int workers) {
+TrainerOptions trainer_options(const TrainOptions& o, const dist::Worker& worker) {
   TrainerOptions t = trainer_options(o);
-  t.threads = o.threads > 0 ? o.threads : default_threads(workers);
+  const int shared = default_threads(worker);  // on all ranks, whatever one was told
+  t.threads = o.threads > 0 ? o.threads : shared;
   static const std::uint64_t memory = memory_available();  // before any of it is taken
   if (t.device == kCpu && !o.dry_run && !o.eval_only) t.memory = memory;
   t.describes_only = o.dry_run;
@@ -211,7 +215,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
   world.link = emulated_link(o);
   /// Returns rank 0's workload, where it was trained or evaluated.
   const auto train = [&](dist::Worker& worker) -> std::unique_ptr<Workload> {
-    TrainerOptions options = trainer_options(o, worker.engine.size());
+    TrainerOptions options = trainer_options(o, worker);
     if (!o.trace.empty()) {
       options.trace = &trace;
       trace.row(worker.rank, "compute");  // the upper line
@@ -229,6 +233,8 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
       workload = task.workload(o, worker);
     }
     ends_in_order = !o.dry_run;  // before ranks meet: one that a signal ended would take along the others' first steps
+    static const std::uint64_t taken = memory_taken();  // of all workers that are threads before one begins
+    options.memory_taken = taken;
     Trainer trainer(worker, *workload, o.method, options, &observers);
     if (o.dry_run) {
       if (worker.rank == 0) fmt::print("{}", trainer.description());
@@ -288,24 +294,15 @@ Quality quality(const std::string& of, const EvalReport& r) {
   return {"test accuracy", " %", 100 - r.top1_error};
 }
 
-/// Who was asked for several tasks starts each of them alone, unless MPI brings them together.
-void warn_of_tasks_that_do_not_meet(const TrainOptions& o) {
-  static constexpr struct {
-    const char *name, *starter, *tasks, *which;  // the last two: variables
-  } kStarters[] = {{"Slurm", "srun", "SLURM_NTASKS", "SLURM_PROCID"}, {"torchrun", "torchrun", "WORLD_SIZE", "RANK"}};
-  if (o.workers == 1 || dist::ranks_under_mpirun() > 0) return;
-  for (const auto& by : kStarters) {
-    const char *tasks = std::getenv(by.tasks), *which = std::getenv(by.which);
-    if (!tasks || std::atoi(tasks) < 2 || (which && std::atoi(which) > 0)) continue;
-    fmt::print(stderr,
-               "laconic: warning: {0} gives this job {1} tasks ({2}), and this process trains {3}. "
-               "For one training of all of them: laconic launch -n {1} PROGRAM ...{4}.\n",
-               by.name, tasks, by.tasks,
-               o.workers
-                   ? fmt::format("with {} workers of its own, as does each that {} has started", *o.workers, by.starter)
-                   : "alone",
-               o.workers ? ", without --workers" : "; --workers 1 if one is meant");
-  }
+/// Keeps other runs from what this one writes.
+void take_outputs(const TrainOptions& o, OutputLocks& locks) {
+  locks.take_file(o.log, "--log");
+  for (const auto& [path, option] :
+       {std::pair{&o.trace, "--trace"}, {&o.report, "--report"}, {&o.export_path, "--export"}})
+    locks.take_name(*path, option);
+  if (o.eval_only) return;
+  locks.take_folder(o.tensorboard, "--tensorboard");
+  locks.take_folder(o.trainer.dump_gradients, "--dump-gradients");
 }
 
 /// Writes the page of --report, and says where it is.
@@ -325,11 +322,11 @@ void make_report(const TrainOptions& o, const std::string& log) {
 /// Trains (or evaluates) as the options say. Returns the exit code: 0, or 128 and the number of the signal that cut the
 /// training short, after all has been saved (under mpirun rank 0 alone; the others 0). Throws Error.
 int run_training(const TrainOptions& options, Task& task) {
+  if (!options.alone) refuse_foreign_launcher();
   if (!options.eval_only) listen_to_signals();  // else there is nothing to save, and a signal ends it
   set_matmul_precision(checked_precision(options.precision, options.device, "--precision"));
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   const bool speaks = !rank || std::string(rank) == "0";
-  warn_of_tasks_that_do_not_meet(options);
   std::vector<Quality> results;
   std::atomic<bool> interrupted = false;
   bool stopped = false;
@@ -346,6 +343,8 @@ int run_training(const TrainOptions& options, Task& task) {
         if (!path.empty()) const AtomicFile probe(path);
       if (!o.trainer.dump_gradients.empty()) try_folder(o.trainer.dump_gradients, "--dump-gradients");
     }
+    OutputLocks locks;
+    if (speaks && !o.dry_run) take_outputs(o, locks);
     Observers observers;
     if (speaks && !o.quiet && !o.dry_run) observers.add(std::make_unique<Progress>(std::cout, Progress::for_stdout()));
     std::optional<ScratchFolder> scratch;  // a page is made of a log

@@ -157,7 +157,7 @@ void ThreadEngine::abort(const std::string& reason, int exit_code) noexcept {
 
 EngineCounters ThreadEngine::counters() const {
   const auto [busy, exposed] = queue_.busy_and_exposed_seconds();
-  return {transport_->traffic(), busy, exposed, transport_->peak_buffer_bytes()};
+  return {transport_->traffic(), busy, exposed, transport_->peak_buffer_bytes(), transport_->sending_seconds()};
 }
 
 // ---- communication thread ----

@@ -544,6 +544,12 @@ double WorkCosts::of(Work work) const {
   return 0;
 }
 
+void WorkCosts::stretch(double factor) {
+  for (double* cost : {&per_added_byte, &per_encoded_element, &per_decoded_element, &per_gathered_element,
+                       &per_selected_element, &per_scattered_element, &per_updated_element, &per_message, &per_byte})
+    *cost *= factor;
+}
+
 void run_in_virtual_time(const VirtualNetwork& network, const std::function<void(VirtualEngine&)>& body) {
   VirtualWorld(network).run(body);
 }

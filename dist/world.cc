@@ -136,6 +136,17 @@ int ranks_under_mpirun() {
   return size == nullptr ? 0 : std::atoi(size);
 }
 
+void leave_world() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}) ::unsetenv(name);
+}
+
+std::string how_to_meet(int ranks) {
+  const std::string version = mpi_library().version;
+  return concat(version.empty() ? "this build has no MPI" : "this build speaks Open MPI " + version,
+                ": start it by `laconic launch -n ", ranks, " ", ::program_invocation_short_name,
+                " ...`, or give `alone` if each is to train by itself");
+}
+
 void Worker::run(std::string name, std::function<Task<>(Communicator&)> body, Device device, bool patiently) const {
   if (servers() == 0) return engine.run(std::move(name), std::move(body), device, patiently);
   engine.run(
@@ -181,6 +192,9 @@ WorldReport run_workers(const WorldOptions& options, const std::function<void(Wo
     ThreadEngine engine([&] { return make_mpi_transport(options.type_of_service, &*connecting); },
                         options.timeout_seconds, options.tell_seconds);
     connecting.reset();
+    require<UsageError>(engine.size() == ranks, "mpirun started ", ranks, " ranks (OMPI_COMM_WORLD_SIZE), and ",
+                        engine.size(), " of them ", engine.size() == 1 ? "trains" : "train", " together, for ",
+                        how_to_meet(ranks));
     run_rank(
         engine, servers,
         [&](Worker& worker) {

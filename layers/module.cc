@@ -9,6 +9,8 @@
 #include <typeinfo>
 #include <unordered_set>
 
+#include "core/host_copy.h"
+
 namespace laconic {
 
 static std::string join(const std::string& path, const std::string& name) {
@@ -136,10 +138,12 @@ void Module::initialize(std::uint64_t seed) {
     for (const OwnParameter& p : m.parameters_) {
       if (!p.initializer) continue;  // shared: its owner draws
       Random random(seed, Purpose::init, stream++);
-      std::vector<float> values(static_cast<std::size_t>(p.parameter->info.elements));
-      p.initializer(values, random);
-      const Tensor& place = p.parameter->value();
-      place.copy_from(Tensor::of(place.shape(), values));
+      const Slice<float> values = p.parameter->value().slice();
+      write_on_host(values, [&](float* to) {
+        std::fill_n(to, values.size(), 0.0f);
+        p.initializer({to, values.size()}, random);
+      });
+      p.parameter->value().bump_version();
     }
   });
 }

@@ -130,6 +130,21 @@ TEST(Report, AStepIsTheMeanOfItsRound) {
   EXPECT_TRUE(has(explained.out, "10.00")) << explained.out;
 }
 
+TEST(Report, NamesTheWorkerThatHoldsAllUp) {
+  const TempFolder folder;
+  const std::string ranks =
+      R"({"ranks":{"step":4,"steps":99,"compute_ms":[41,412,40],"data_ms":[0,0,0],"exposed_ms":[370,1,371],)"
+      R"("sending_ms":[9,9,9],"bytes_sent":[1000,1000,1000]}})"
+      "\n";
+  const std::string log = write(folder, "log", kRun + steps(1, 4) + ranks),
+                    even = write(folder, "even", kRun + steps(1, 4));
+  const std::string sentence = "Worker 1 computes 412 ms a step where the others take 40.0: it holds all up.";
+  EXPECT_EQ(runs_on(report_page({{.title = "a", .log = log}}))[0]["straggler"], sentence);
+  EXPECT_EQ(runs_on(report_page({{.title = "a", .log = even}}))[0]["straggler"], "");
+  const Result explained = run("laconic explain " + log);
+  EXPECT_TRUE(has(explained.out, "\n" + sentence + "\n")) << explained.out << explained.err;
+}
+
 /// The exchange of the first of the two steps that are shown begins late, and the next one not before they end.
 TEST(Report, ATimelineHasTwoWholeStepsWhereThereAreTwo) {
   const TempFolder folder;

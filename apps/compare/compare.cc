@@ -238,7 +238,7 @@ class Comparison {
       if (!is_new) continue;
       const std::string steps =
           std::to_string(std::min(kComputingSteps, plans_[s]->described.value("total_steps", kComputingSteps)));
-      turns.push_back({{"computing alone", joined(o_.sets[s].words, {"--alone", "--steps", steps})},
+      turns.push_back({{"computing alone", joined(o_.sets[s].words, {"--compute-only", "--steps", steps})},
                        fmt::format("computing-{}", computing_.size()),
                        &it->second});
     }

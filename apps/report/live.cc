@@ -344,6 +344,7 @@ void LivePage::on_start(const RunInfo& info) {
 void LivePage::on_step(const StepReport& report) { server_->tell(to_json(report)); }
 void LivePage::on_eval(const EvalReport& report) { server_->tell(to_json(report)); }
 void LivePage::on_plan(const dist::Receipt& receipt) { server_->tell(concat("{\"plan\":", receipt.json(), "}")); }
+void LivePage::on_ranks(const RanksReport& report) { server_->tell(to_json(report)); }
 void LivePage::on_ledger(const LedgerReport& report) { server_->tell(to_json(report)); }
 
 }  // namespace laconic

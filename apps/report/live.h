@@ -39,6 +39,7 @@ class LivePage final : public Observer {
   void on_step(const StepReport& report) override;
   void on_eval(const EvalReport& report) override;
   void on_plan(const dist::Receipt& receipt) override;
+  void on_ranks(const RanksReport& report) override;
   void on_ledger(const LedgerReport& report) override;
 
  private:

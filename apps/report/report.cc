@@ -326,6 +326,7 @@ Json object(const RunFigures& run) {
           {"steps", steps},
           {"evals", std::move(evals)},
           {"parts", parts_of(counted, ms.value)},
+          {"straggler", straggler_in(run.ranks)},
           {"buckets", buckets_of(run.plan)},
           {"group", planned ? text_or(run.plan, "group") : ""},
           {"predicted_ms", planned ? number_or_null(run.plan, "step_ms") : Json()},
@@ -347,6 +348,7 @@ ReadLog read_log(const std::string& title, const std::string& path) {
                 .run = std::move(log.run),
                 .plan = std::move(log.plan),
                 .ledger = std::move(log.ledger),
+                .ranks = std::move(log.ranks),
                 .evals = std::move(log.evals)}};
   for (nlohmann::json& line : log.steps) {
     read.epochs.push_back(number_or(line, "epoch", 0));
@@ -439,6 +441,7 @@ std::string page_with(const std::string& runs, const std::string& live) {
 void RunFigures::add(nlohmann::json line) {
   for (auto [name, place] : {std::pair{"run", &run}, {"plan", &plan}, {"ledger", &ledger}})
     if (line.contains(name)) *place = std::move(line[name]);
+  if (line.contains("ranks")) ranks = joined(ranks, ranks_from(line["ranks"]));
   if (line.contains("eval")) evals.emplace_back(steps.size(), std::move(line["eval"]));
   if (line.contains("step")) steps.push_back(figures_of_step(line));
   if (line.contains("step") && line.contains("gradients"))

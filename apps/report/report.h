@@ -23,6 +23,7 @@ struct ReportedStep {
 struct RunFigures {
   std::string title;
   nlohmann::json run{}, plan{}, ledger{};
+  RanksReport ranks{};  ///< means over all steps
   std::vector<ReportedStep> steps{};
   std::vector<ReportedStep> timed{};  ///< those that times are taken from, where it is not `steps`
   std::vector<std::pair<std::size_t, nlohmann::json>> evals{};  ///< each after so many of the steps

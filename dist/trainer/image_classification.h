@@ -51,6 +51,7 @@ class ImageClassification final : public Workload {
   Share load() override { return batches_.load(); }
   Tensor loss() override;
   std::function<Tensor()> ghost_loss(std::int64_t samples) override;
+  std::int64_t batches_held() const override { return batches_.held(); }
   EvalSums evaluate(const Stop& stop) override;
   bool has_top5() const override { return samples_.classes > 5; }
   std::string fingerprint() const override;

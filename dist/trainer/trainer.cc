@@ -200,7 +200,9 @@ void Trainer::make_strategy() {
     };
   servers_ = std::make_unique<Servers>(worker_, plan_, *arena_);
   if (is_.servers) servers_->join(side, *method_, o_);
+  const std::ptrdiff_t before = bytes_made_here();
   strategy_ = method_->worker(std::move(side));
+  kept_bytes_ = static_cast<double>(bytes_made_here() - before);
   if (!o_.dump_gradients.empty() && worker_.rank == 0)
     dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
   if (o_.count_gradients && worker_.rank == 0) counter_ = std::make_unique<GradientCounter>(*listener());
