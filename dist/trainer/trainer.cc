@@ -10,6 +10,7 @@
 #include "core/atomic_file.h"
 #include "core/parallel.h"
 #include "dist/collective/meeting.h"
+#include "dist/trainer/busy_observer.h"
 #include "dist/trainer/checkpointing.h"
 #include "dist/trainer/evaluation.h"
 #include "dist/trainer/rejoin.h"
@@ -40,10 +41,11 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
       o_(checked(std::move(options))),
       facts_(facts_of(o_, worker.size, worker.servers(), steps_per_epoch())),
       losses_(o_.device),
-      observer_(worker.rank == 0 ? observer : nullptr),
-      figures_(worker, is_, summary_, observer_),
+      observer_(worker.rank == 0 && observer ? std::make_unique<BusyObserver>(*observer) : nullptr),
+      figures_(worker, is_, summary_, observer_.get()),
       memory_(o_.device),
       bytes_before_(worker.engine.counters().sent.bytes) {
+  const dist::Busy busy(dist::Busy::With::work, kPrepares);
   method_->check(facts_);
   o_.allowed.check(facts_);
   require<UsageError>(!o_.replan || o_.plan_file == kAutomatic, "only `plan` ", kAutomatic,
@@ -64,6 +66,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   // Others receive rank 0's (make_equal). Whoever measures layers needs numbers before that.
   if (o_.plan_file == kAutomatic || (worker_.rank == 0 && !o_.describes_only)) model.initialize(o_.seed);
   if (!o_.init.empty() && worker_.rank == 0) {
+    const dist::Busy reading(dist::Busy::With::files, "reads its weights", [this] { return o_.init; });
     const StateDict weights = load_safetensors(o_.init);
     load_weights(model, weights, o_.init, o_.model_name, o_.new_head);
     require_same_vocabulary(weights);
@@ -198,7 +201,9 @@ void Trainer::make_strategy() {
     };
   servers_ = std::make_unique<Servers>(worker_, plan_, *arena_);
   if (is_.servers) servers_->join(side, *method_, o_);
+  const std::ptrdiff_t before = bytes_made_here();
   strategy_ = method_->worker(std::move(side));
+  kept_bytes_ = static_cast<double>(bytes_made_here() - before);
   // A value that is clipped may be infinite before, and a device's is not waited for.
   if (!o_.skip_nan && o_.clip.kind != Clip::Kind::value && o_.device == kCpu)
     gradients_ = std::make_unique<GradientWatch>(*strategy_, worker_.rank, is_.plan_is_all || is_.servers);
@@ -317,7 +322,7 @@ RunSummary Trainer::run() {
   tell_of_a_long_warm_up();
   checkpoints_->begin();
   if (observer_) observer_->on_start(info());
-  if (step_ < end) workload_.start(epoch_of(step_), batch_at(step_));
+  if (step_ < end) start_data(epoch_of(step_), batch_at(step_));
   run_start_ = Clock::now();
   evaluate_if_due();  // a stop has put it off
   figures_.restart_clock();
@@ -328,7 +333,7 @@ RunSummary Trainer::run() {
     train_step();
     const std::int64_t epochs = epoch_of(step_);  // that are done
     const bool epoch_ends = (step_ + facts_.steps_ahead) % per_epoch == 0;
-    if (epoch_ends && o_.epoch_steps && step_ < end) workload_.start(epochs, 0);
+    if (epoch_ends && o_.epoch_steps && step_ < end) start_data(epochs, 0);
     const bool save_now = o_.save_every && (o_.save_every->in_steps ? step_ % o_.save_every->count == 0
                                                                     : epoch_ends && epochs % o_.save_every->count == 0);
     evaluation_due_ = o_.eval_every > 0 && (step_ == end || (epoch_ends && epochs % o_.eval_every == 0));
@@ -386,6 +391,7 @@ std::optional<EvalReport> Trainer::evaluate(bool at_the_end, bool may_stop) {
   if (may_stop && stopping()) return std::nullopt;  // who ends a run may kill it soon: it is to be saved first
   if (!o_.skip_nan) require_finite_weights();
   const StepFigures::Outside outside(figures_);
+  const dist::Busy busy(dist::Busy::With::work, "evaluates");
   const Trace::Span span("evaluation", "evaluation");
   if (spans_) spans_->draw(false);  // one span for all of it
   servers_->tell({.kind = dist::Command::Kind::rest});
@@ -538,7 +544,7 @@ void Trainer::restore() {
     evaluation_due_ |= o_.eval_every > 0 && (rest_.position.epoch + 1) % o_.eval_every == 0;
   if (!same_ranks && worker_.rank == 0) tell_of_other_ranks();
   // Also a meeting: nobody writes, or removes what is old, while others still read.
-  dist::check_fingerprint(worker_.engine, concat("resumed after step ", step_), true);
+  dist::check_fingerprint(worker_.engine, concat("resumed after step ", step_));
   audit();
 }
 

@@ -20,7 +20,7 @@ class Gossip final : public Method {
   std::string name() const override { return "gossip"; }
   std::string summary() const override { return "each worker by itself, and now and then the mean of two"; }
   Traits traits() const override {
-    return {.same_bits = false, .every = every_, .period = 2 * every_, .arenas = 1, .arenas_are = "neighbour"};
+    return {.same_bits = false, .every = every_, .period = 2 * every_, .keeps = "neighbour"};
   }
   void settings(Settings& s) override {
     s.group("Gossip (`sync` gossip)", Scope::exchange);
