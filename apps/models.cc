@@ -98,7 +98,7 @@ int list_models(const std::vector<std::string>& arguments) {
   bool json = false, markdown = false;
   CLI::App app(std::string("The zoo: parameters and work of every model, or the layers of one.\n") + kConvention,
                "laconic models");
-  app.add_option("--layers", layers, "the layers of this model, in the order of forward")->type_name("NAME");
+  app.add_option("--layers", layers, "the layers of this one of the zoo, in the order of forward")->type_name("NAME");
   app.add_option("--classes", options.classes, "with this many outputs; of a language model words [the model's own]")
       ->check(CLI::Range(1, 1 << 24))
       ->type_name("K")

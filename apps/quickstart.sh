@@ -6,6 +6,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 unset ${!OPENBLAS_@} ${!OMP_@}
+. apps/patience.sh
 
 bash apps/setup.sh || exit 1
 
@@ -18,29 +19,13 @@ quietly() {   # runs a command with its output in the log; shows the end of it i
 }
 mkdir -p "$build" && : >"$log"
 [ -f "$build/build.ninja" ] || { echo "Configuring ..."; quietly meson setup "$build"; }
-# Builds its arguments; says how long that takes here, from the first ten files on, in a pipe too.
-build() {
-  local begin=$SECONDS next=0 line files left status
-  while read -r line; do
-    echo "$line" >>"$log"
-    [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
-    files=${BASH_REMATCH[1]}
-    ((files >= 10 && SECONDS >= next)) || continue
-    left=$(((SECONDS - begin) * (BASH_REMATCH[2] - files) / files))
-    printf '%sBuilding: %d of %d files, about %d min %02d s left' "$([ -t 1 ] && printf '\r\033[K')" \
-      "$files" "${BASH_REMATCH[2]}" $((left / 60)) $((left % 60))
-    [ -t 1 ] || echo
-    next=$((SECONDS + ($([ -t 1 ] && echo 1 || echo 20))))
-  done < <(NINJA_STATUS='[%f/%t] ' ninja -C "$build" "$@" 2>&1; echo "ninja ended with $?")
-  [ -t 1 ] && printf '\r\033[K'
-  [ "$(tail -n 1 "$log")" = "ninja ended with 0" ] && return
-  tail -n 30 "$log" >&2
-  echo "The build failed; all of its output: $log" >&2
-  exit 1
-}
 if ! ninja -C "$build" -n apps/mnist apps/laconic 2>/dev/null | grep -q "no work to do"; then
-  echo "Building what trains and compares ..."
-  build apps/mnist apps/laconic
+  echo "Building mnist, which trains, and laconic, which has the tools ..."
+  build "$build" "$log" apps/mnist apps/laconic || {
+    tail -n 30 "$log" >&2
+    echo "The build failed; all of its output: $log" >&2
+    exit 1
+  }
 fi
 
 data=/usr/share/datasets/fashion-mnist
@@ -58,7 +43,8 @@ case " $* " in *" --help "* | *" -h "* | *" --version "* | *" --dry-run "*) exit
 echo
 echo "Now the same network with larger batches, as if the workers were connected by 100 Mbit/s (--link 100mbit,1ms):"
 for overlap in none forward; do
-  "$build/apps/mnist" --model lenet --data $data --workers 4 --batch 256 --epochs 3 --optimizer sgd --lr 0.05 \
+  beside "  --overlap $overlap trains" \
+    "$build/apps/mnist" --model lenet --data $data --workers 4 --batch 256 --epochs 3 --optimizer sgd --lr 0.05 \
     --momentum 0.9 --link 100mbit,1ms --overlap $overlap --fusion lazy:32KiB --trace "$build/overlap-$overlap.json" \
     --save "$build/overlap-$overlap" --overwrite --quiet --json >"$build/overlap-$overlap.out" || exit
 done
@@ -79,10 +65,8 @@ echo
 echo "And HDC (2.6 MB of weights) over the same network, with all gradients, and with the one in a hundred that has"
 echo "grown largest since it was last sent (--sync redsync); half a minute:"
 "$build/apps/laconic" compare "$build/apps/mnist" --model hdc-2.5mb --data $data --workers 4 --batch 256 --epochs 1 \
-  --lr 0.05 --link 100mbit,1ms --no-bound --quiet --target-accuracy 75 --vs "all: --sync allreduce" \
-  --vs "RedSync: --sync redsync --density 0.01" --vs "four epochs of it: --sync redsync --density 0.01 --epochs 4" \
-  >"$build/redsync.out" || { cat "$build/redsync.out" >&2; exit 1; }
-sed -n '/^set /,/^$/p' "$build/redsync.out" | sed '/^$/d; s/^/  /'
+  --lr 0.05 --link 100mbit,1ms --no-bound --target-accuracy 75 --vs "all: --sync allreduce" \
+  --vs "RedSync: --sync redsync --density 0.01" --vs "four epochs of it: --sync redsync --density 0.01 --epochs 4" || exit
 echo
 echo "Every step is a line of JSON in $build/quickstart.jsonl. More to try:"
 echo "  $build/apps/mnist --help"

@@ -57,6 +57,7 @@ void SlimSet::choose(const SlimRules& rules, Slice<const float> by, const SlimKe
     core_.swap(now);
     signature_ = signature_of(slice(std::as_const(core_)));
     chosen_ = true;
+    if (rules.core_every > 1) found_ = {}, selector_ = make_selector("exact");  // their memory is not needed for long
   }
   if (ahead_ == key)
     explorer_.swap(drawn_);

@@ -5,6 +5,7 @@
 #include "core/memory.h"
 #include "core/slice.h"
 #include "core/stream.h"
+#include "core/tensor.h"
 
 namespace laconic {
 
@@ -43,6 +44,16 @@ void write_on_host(Slice<T> x, F f) {
   std::vector<T> values(x.size());
   f(values.data());
   copy_bytes(x.data(), x.device(), values.data(), kCpu, x.size_bytes());
+}
+
+/// f(values of x, float32, in host memory), which are x's afterwards. A ghost has none.
+template <class F>
+void change_on_host(const Tensor& x, F f) {
+  if (x.device().kind != Device::Kind::cuda) return on_device(x.device(), [&] { f(x.data<float>()); });
+  const Tensor here = Tensor::empty(x.shape());
+  here.copy_from(x);
+  f(here.data<float>());
+  x.copy_from(here);
 }
 
 }  // namespace laconic

@@ -161,7 +161,11 @@ Pool& pool(Device device) {
   }
 }
 
+thread_local std::ptrdiff_t made_here = 0;
+
 }  // namespace
+
+std::ptrdiff_t bytes_made_here() { return made_here; }
 
 std::size_t size_class(std::size_t bytes, std::size_t align) {
   const std::size_t step = bytes <= 8 * align ? align : std::bit_floor(bytes) / 8;
@@ -195,9 +199,11 @@ Storage::Storage(std::size_t bytes, Device device) : bytes_(bytes), device_(devi
     const Pool::Block block = pool(device).take(bytes);
     data_ = block.data, capacity_ = block.size;
   }
+  made_here += static_cast<std::ptrdiff_t>(bytes);
 }
 
 Storage::~Storage() {
+  made_here -= static_cast<std::ptrdiff_t>(bytes_);
   if (device_.kind == Device::Kind::cuda)
     cuda_only([&] { cuda::give_back({data_, capacity_, pool_}); });
   else if (device_.kind == Device::Kind::ghost)

@@ -61,6 +61,10 @@ MemoryStats memory_stats(Device device = kCpu);
 /// Makes what is in use now the peak: before a part of a program whose own peak is wanted.
 void reset_peak(Device device = kCpu);
 
+/// Bytes of Storage that the calling thread has made, less what it has freed: the difference of two readings is what
+/// lies in between has allocated and kept, on whichever device, in the sizes that were asked for.
+std::ptrdiff_t bytes_made_here();
+
 /// Hands the pages of large cached blocks back to the system (their addresses stay reserved): after set-up, whose
 /// blocks no step will ask for again.
 void release_unused_memory(Device device = kCpu);

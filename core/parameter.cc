@@ -84,17 +84,18 @@ ParameterArena::ParameterArena(const std::vector<std::shared_ptr<Parameter>>& re
   }
   values_ = Tensor::zeros({size_}, DType::f32, device);
   values_.keep_versions_apart();
-  gradients_ = Tensor::zeros({size_}, DType::f32, device);
   for (const auto& p : left_out_) ++p->arenas_without_;
   for (const auto& p : parameters_) {
     p->arena_ = this;
     const Tensor place = values_.range(p->info.offset, p->info.elements).view(p->info.shape);
     place.copy_from(p->value_);
     p->value_ = place;
-    p->leaf_->grad = gradients_.range(p->info.offset, p->info.elements).view(p->info.shape);
-    p->leaf_->written = false;
+    p->leaf_->grad = {}, p->leaf_->written = false;
   }
-  release_unused_memory(kCpu);  // where the values were before
+  release_unused_memory(kCpu);  // where the values were before: there are never three copies
+  gradients_ = Tensor::zeros({size_}, DType::f32, device);
+  for (const auto& p : parameters_)
+    p->leaf_->grad = gradients_.range(p->info.offset, p->info.elements).view(p->info.shape);
 }
 
 ParameterArena::~ParameterArena() {

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 #include <typeinfo>
 #include <unordered_set>
+
+#include "core/host_copy.h"
 
 namespace laconic {
 
@@ -18,6 +21,30 @@ template <class F>
 void Module::walk(const std::string& path, F&& f) const {
   f(const_cast<Module&>(*this), path);
   for (const Part& c : children_) c.module->walk(join(path, c.name), f);
+}
+
+namespace {
+
+/// What a layer threw, on its way through the modules around it. Each of them knows more of the path.
+class ErrorOfLayer final : public ShapeError {
+ public:
+  ErrorOfLayer(const Module* layer, const std::string& path, const std::string& text)
+      : ShapeError(path.empty() ? text : path + ": " + text), layer(layer), text(text) {}
+  const Module* layer;
+  std::string text;
+};
+
+}  // namespace
+
+void Module::throw_with_path(const ShapeError& e) const {
+  const auto* const below = dynamic_cast<const ErrorOfLayer*>(&e);
+  const Module* const layer = below ? below->layer : this;
+  std::optional<std::string> path;
+  walk(path_, [&](Module& m, const std::string& its) {
+    if (&m == layer && !path) path = its;
+  });
+  if (!path) throw;  // it is no part of this module
+  throw ErrorOfLayer(layer, *path, below ? below->text : e.what());
 }
 
 std::vector<Module::NamedParameter> Module::named_parameters() const {
@@ -111,10 +138,12 @@ void Module::initialize(std::uint64_t seed) {
     for (const OwnParameter& p : m.parameters_) {
       if (!p.initializer) continue;  // shared: its owner draws
       Random random(seed, Purpose::init, stream++);
-      std::vector<float> values(static_cast<std::size_t>(p.parameter->info.elements));
-      p.initializer(values, random);
-      const Tensor& place = p.parameter->value();
-      place.copy_from(Tensor::of(place.shape(), values));
+      const Slice<float> values = p.parameter->value().slice();
+      write_on_host(values, [&](float* to) {
+        std::fill_n(to, values.size(), 0.0f);
+        p.initializer({to, values.size()}, random);
+      });
+      p.parameter->value().bump_version();
     }
   });
 }

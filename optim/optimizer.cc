@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/catalogue.h"
+#include "core/host_copy.h"
 
 namespace laconic {
 namespace {
@@ -101,27 +102,30 @@ void Optimizer::take_moment(Parameter& parameter, Rows rows, double lr, std::int
 void Optimizer::freeze_second_moment() {
   const Tensor v = second_moment();
   require<Error>(v.defined(), name_, " has no second moment that could be frozen.");
-  std::vector<float> values = v.to_vector();
-  for (const auto& p : arena_.parameters()) {
-    const auto first = values.begin() + p->info.offset, last = first + p->info.elements;
-    float largest = 0;
-    std::for_each(first, last, [&](float x) { largest = std::isfinite(x) ? std::max(largest, x) : largest; });
-    std::for_each(first, last, [&](float& x) {
-      x = x == 0 ? std::numeric_limits<float>::infinity() : std::max(x, kLeastShare * largest);
+  for (const auto& p : arena_.parameters())
+    change_on_host(v.range(p->info.offset, p->info.elements), [&](float* first) {
+      float* const last = first + p->info.elements;
+      float largest = 0;
+      std::for_each(first, last, [&](float x) { largest = std::isfinite(x) ? std::max(largest, x) : largest; });
+      std::for_each(first, last, [&](float& x) {
+        x = x == 0 ? std::numeric_limits<float>::infinity() : std::max(x, kLeastShare * largest);
+      });
     });
-  }
-  v.copy_from(Tensor::of(v.shape(), values));
 }
 
 void Optimizer::thaw_second_moment(std::int64_t missed) {
   const Tensor v = second_moment();
   require<Error>(v.defined(), name_, " has no second moment that could be thawed.");
   const Tensor m = first_moment();
-  std::vector<float> of_m = m.to_vector(), of_v = v.to_vector();
-  for (std::size_t i = 0; i < of_v.size(); ++i)
-    if (std::isinf(of_v[i])) of_m[i] = of_v[i] = 0;
-  m.copy_from(Tensor::of(m.shape(), of_m));
-  v.copy_from(Tensor::of(v.shape(), of_v));
+  for (const auto& p : arena_.parameters()) {
+    const auto part = [&](const Tensor& t) { return t.range(p->info.offset, p->info.elements); };
+    change_on_host(part(v), [&](float* of_v) {
+      change_on_host(part(m), [&](float* of_m) {
+        for (std::int64_t i = 0; i < p->info.elements; ++i)
+          if (std::isinf(of_v[i])) of_m[i] = of_v[i] = 0;
+      });
+    });
+  }
   missed_ = missed;
 }
 

@@ -9,10 +9,12 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <set>
 
 #include "core/raw.h"
 #include "data/mnist.h"
 #include "data/synthetic.h"
+#include "dist/busy.h"
 #include "layers/models/zoo.h"
 #include "tests/cuda_devices.h"
 #include "tests/error_of.h"
@@ -598,6 +600,62 @@ TEST(Trainer, AWorkerThatThrowsEndsAllWithItsSentence) {
     };
     EXPECT_EQ(error_of<DataError>([&] { train(recipe); }), "the disk of this worker caught fire.");
   }
+}
+
+/// What others then wait for, and messages tell (dist/busy.h).
+TEST(Trainer, SaysWithWhatARankIsBusyOutsideOfTheExchange) {
+  using Seen = std::set<std::string>;
+  const auto look = [](Seen& seen, const std::string& where) {
+    const auto now = dist::BusyThread::here()->now();
+    seen.insert(where + (now ? " " + now->text.substr(0, now->text.find_last_of(",(")) : ""));
+  };
+  struct Looking final : Passing {
+    Looking(std::unique_ptr<Workload> inner, std::function<void(const std::string&)> at)
+        : Passing(std::move(inner)), look(std::move(at)) {}
+    Share load() override { return look("load"), Passing::load(); }
+    Tensor loss() override { return look("loss"), Passing::loss(); }
+    EvalSums evaluate(const Stop& stop) override { return look("evaluate"), Passing::evaluate(stop); }
+    std::function<void(const std::string&)> look;
+  };
+  struct Watching final : Observer {
+    void on_start(const RunInfo&) override { look("start"); }
+    void on_step(const StepReport&) override { look("step"); }
+    void on_eval(const EvalReport&) override { look("eval"); }
+    void on_end(const RunSummary&) override { look("end"); }
+    std::function<void(const std::string&)> look;
+  };
+  Seen seen;
+  Watching observer;
+  observer.look = [&](const std::string& where) { look(seen, where); };
+  const auto read = [&](const char* where) {
+    return [&look, &seen, where](std::int64_t, std::int64_t, float* x) -> std::int64_t {
+      look(seen, where);
+      std::fill_n(x, 3 * 8 * 8, 0.0f);
+      return 0;
+    };
+  };
+  const SampleName name = [](std::int64_t i) { return concat("photo ", i); };
+  const ImageSamples samples{.name = "photos",
+                             .classes = 7,
+                             .image = {3, 8, 8},
+                             .train_size = 2,
+                             .test_size = 1,
+                             .train = read("read"),
+                             .test = read("read a test image"),
+                             .augment = "",
+                             .train_name = name,
+                             .test_name = name};
+  dist::run_workers({}, [&](dist::Worker& worker) {
+    Looking task(
+        std::make_unique<ImageClassification>(
+            perceptron(), samples, 0, 1, ImageClassification::Options{.batch = 1, .shuffle = false, .data_threads = 0}),
+        observer.look);
+    Trainer(worker, task, {.epochs = 1}, &observer).run();
+  });
+  EXPECT_EQ(seen, (Seen{"end writes its report ", "eval writes its report ", "evaluate evaluates ",
+                        "load waits for its data ", "loss", "read a test image waits for its data (photo 0",
+                        "read waits for its data (photo 0", "read waits for its data (photo 1",
+                        "start writes its report ", "step writes its report "}));
 }
 
 TEST(Trainer, RanksWithOtherOptionsAreRefused) {

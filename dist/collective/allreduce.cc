@@ -1,15 +1,18 @@
 #include "dist/collective/allreduce.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "core/error.h"
 #include "core/parse.h"
+#include "core/tensor.h"
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/doubling_allreduce.h"
 #include "dist/collective/hierarchical_allreduce.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/collective/tree_allreduce.h"
 #include "dist/transport/transport.h"
+#include "dist/virtual_time.h"
 
 namespace laconic::dist {
 namespace {
@@ -106,6 +109,26 @@ std::optional<Cost> allreduce_cost(const std::string& allreduce, int N, double b
                                    const compress::Codec* codec) {
   const auto [kind, group] = allreduce_named(allreduce);
   return kind.cost ? kind.cost(N, bytes, {.group = group, .pieces = pieces}, codec) : std::nullopt;
+}
+
+std::size_t allreduce_room(const std::string& allreduce, int N, std::size_t elements, int pieces,
+                           const compress::Codec* codec, bool keeps_losses) {
+  constexpr int kMostRanks = 32;  // where they are not alike, more of them do not take more each
+  const auto [kind, group] = allreduce_named(allreduce);
+  if (N == 1 || !kind.run || elements == 0) return 0;
+  if (kind.carrier == Carrier::mpi) return elements * sizeof(float);
+  const bool alike = kind.alike != nullptr && kind.alike(N);
+  const Tensor x = Tensor::empty({static_cast<std::int64_t>(elements)}, DType::f32, kGhost);
+  const Tensor lost = keeps_losses ? Tensor::empty(x.shape(), DType::f32, kGhost) : Tensor();
+  const Hops hops{.codec = codec, .lost = keeps_losses ? lost.slice() : Slice<float>(), .of = x.data<float>()};
+  const AllreduceNumbers numbers{.group = group, .pieces = pieces};
+  std::uint64_t most = 0;
+  run_in_virtual_time(
+      {.ranks = alike ? N : std::min(N, std::max(kMostRanks, group)), .mirrored = alike}, [&](VirtualEngine& engine) {
+        engine.run("room", [&](Communicator& comm) { return kind.run(comm, x.slice(), numbers, hops); });
+        most = std::max(most, engine.counters().peak_buffer_bytes);
+      });
+  return static_cast<std::size_t>(most);
 }
 
 Task<> native_allreduce(Communicator& comm, Slice<float> x) {

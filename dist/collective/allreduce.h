@@ -59,6 +59,12 @@ Allreduce allreduce_named(const std::string& text);
 std::optional<Cost> allreduce_cost(const std::string& allreduce, int N, double bytes, int pieces = 1,
                                    const compress::Codec* codec = nullptr);
 
+/// Bytes of memory that one rank's allreduce of so many floats takes at once for messages that come, or pass through a
+/// codec: of those that take most, measured on ghosts. Of MPI's own as many as are summed, an estimate; of NCCL's none.
+///   keeps_losses : what encoding loses stays on the rank (Hops::lost)
+std::size_t allreduce_room(const std::string& allreduce, int N, std::size_t elements, int pieces,
+                           const compress::Codec* codec = nullptr, bool keeps_losses = false);
+
 /// The transport's own allreduce, for comparison: afterwards x holds the sum over ranks, on every rank.
 ///
 /// The library does not tell which rank sends what: so there is no cost function, and the bytes are not in the

@@ -101,19 +101,33 @@ void Method::refuse_copies(const TrainingFacts& facts) const {
 
 void JointModel::show() {
   const double whole = raw::sum_of_squares(arena_.gradients());
-  const Tensor difference = Tensor::empty({arena_.size()}, DType::f32, arena_.values().device());
-  difference.copy_from(arena_.gradients());
-  raw::axpy(difference, -1.0f, arena_.values());
-  drift_ = whole > 0 ? std::sqrt(raw::sum_of_squares(difference) / whole) : 0;
+  double apart = 0;
+  in_blocks([&](const Tensor& mine, const Tensor& joint, const Tensor& room) {
+    room.copy_from(joint);
+    raw::axpy(room, -1.0f, mine);
+    apart += raw::sum_of_squares(room);
+  });
+  drift_ = whole > 0 ? std::sqrt(apart / whole) : 0;
   swap();
 }
 
 void JointModel::swap() {
-  const Tensor mine = Tensor::empty({arena_.size()}, DType::f32, arena_.values().device());
-  mine.copy_from(arena_.values());
-  arena_.values().copy_from(arena_.gradients());
-  arena_.gradients().copy_from(mine);
+  in_blocks([](const Tensor& mine, const Tensor& joint, const Tensor& room) {
+    room.copy_from(mine);
+    mine.copy_from(joint);
+    joint.copy_from(room);
+  });
   arena_.changed();
+}
+
+template <class F>
+void JointModel::in_blocks(F f) const {
+  const std::int64_t n = arena_.size(), most = std::min(n, kBlock);
+  const Tensor room = Tensor::empty({most}, DType::f32, arena_.values().device());
+  for (std::int64_t first = 0; first < n; first += most) {
+    const std::int64_t count = std::min(most, n - first);
+    f(arena_.values().range(first, count), arena_.gradients().range(first, count), room.range(0, count));
+  }
 }
 
 }  // namespace laconic::dist

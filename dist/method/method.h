@@ -113,8 +113,7 @@ class Method {
     std::int64_t period = 1;      ///< steps after which messages are the same again, a multiple of that
     const char* chooses_by = "";  ///< the selector that it chooses elements by, where the plan says of none
     const char* optimizer = "";   ///< the `optimizer` that it is a form of, where others are none
-    int arenas = 0;               ///< memory besides, in copies of the parameters, on each worker
-    const char* arenas_are = "";  ///< "residual"
+    const char* keeps = "";       ///< what its workers hold from step to step besides: "residual"
   };
 
   virtual ~Method() = default;

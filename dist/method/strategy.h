@@ -40,6 +40,10 @@ class Strategy : public ParameterListener {
 
   virtual Costs costs() const { return {}; }
 
+  /// Bytes of memory that it takes for what travels, while all of a step's messages are on their way: what is chosen,
+  /// and the room for what is sent and comes. What it has allocated when it is made is not counted here.
+  virtual double message_bytes() const { return 0; }
+
   /// Where the bytes of each parameter went, as forward reaches them; empty if the strategy keeps no account.
   virtual std::vector<LedgerRow> ledger() const { return {}; }
 
@@ -65,7 +69,7 @@ class Strategy : public ParameterListener {
 /// The model that is evaluated and saved where workers hold different parameters. A strategy brings it into the place
 /// of the gradients, which nobody needs after a flush. Here it changes places with the worker's own.
 ///
-///   cost     memory of one copy of the parameters while they change places; four passes over it
+///   cost     6 passes over the parameters; memory of a block of them, kBlock elements
 class JointModel {
  public:
   /// The arena must outlive this.
@@ -80,7 +84,11 @@ class JointModel {
   double drift() const { return drift_; }
 
  private:
+  static constexpr std::int64_t kBlock = std::int64_t{1} << 20;
   void swap();
+  /// f(a block of the parameters, the same of the gradients, as much room)
+  template <class F>
+  void in_blocks(F f) const;
   const ParameterArena& arena_;
   double drift_ = 0;
 };

@@ -16,9 +16,20 @@ Slice<T> piece(Slice<T> x, std::size_t i) {
   return x.sub(from, std::min(kPieceElements, x.size() - from));
 }
 
-/// Room for one piece on its way through a codec.
-std::size_t room_for(const Leg& leg, std::size_t elements) {
-  return leg.codec->max_bytes(std::min(elements, kPieceElements));
+/// Room for one piece on its way.
+std::size_t room_for(const compress::Codec* codec, std::size_t elements) {
+  const std::size_t longest = std::min(elements, kPieceElements);
+  return codec == nullptr ? longest * sizeof(float) : codec->max_bytes(longest);
+}
+
+/// Ranks whose parts wait in a buffer: without a codec the first comes straight to its place.
+std::size_t buffered(const compress::Codec* codec, std::size_t ranks) {
+  return codec == nullptr && ranks > 0 ? ranks - 1 : ranks;
+}
+
+/// Elements that are decoded before they are added: none of the first rank's.
+std::size_t decoded_apart(const compress::Codec* codec, std::size_t elements, std::size_t ranks) {
+  return codec == nullptr || ranks < 2 ? 0 : std::min(elements, kPieceElements);
 }
 
 void decode(const Leg& leg, Slice<const std::byte> payload, Slice<float> x, int from) {
@@ -52,7 +63,7 @@ Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<cons
   std::vector<Slice<const std::byte>> parts;
   for (std::size_t i = 0; i < count; ++i) parts.push_back(piece(x, i).bytes());
   if (leg.codec != nullptr) {
-    payload.reserve(count * room_for(leg, x.size()));  // addresses stay
+    payload.reserve(room_to_send(leg.codec, x.size()));  // addresses stay
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t begin = payload.size();
       compress::Key key = leg.key;
@@ -67,6 +78,14 @@ Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<cons
   }
   co_await send_parts(comm, ranks, parts, leg.moved);
   comm.count_buffer(-static_cast<std::ptrdiff_t>(payload.size()));
+}
+
+std::size_t room_to_send(const compress::Codec* codec, std::size_t elements) {
+  return codec == nullptr ? 0 : pieces_in(elements) * room_for(codec, elements);
+}
+
+std::size_t room_to_receive(const compress::Codec* codec, std::size_t elements, std::size_t ranks) {
+  return buffered(codec, ranks) * room_for(codec, elements) + decoded_apart(codec, elements, ranks) * sizeof(float);
 }
 
 double leg_bytes(const compress::Codec* codec, std::size_t elements) {
@@ -97,13 +116,11 @@ Task<> recv_sum(Communicator& comm, const std::vector<int>& ranks, Slice<float> 
   const std::size_t count = pieces_in(x.size());
   std::optional<GhostCodec> ghost;
   leg.codec = codec_for(x.device(), leg.codec, ghost);
-  const std::size_t room =
-      leg.codec == nullptr ? std::min(x.size(), kPieceElements) * sizeof(float) : room_for(leg, x.size());
-  const std::size_t first_buffered = leg.codec == nullptr ? 1 : 0;  // plain: the first part comes straight to its place
   if (ranks.empty() || count == 0) co_return;
-  const Scratch<std::byte> inboxes(comm, (ranks.size() - first_buffered) * room, x.device());
-  const Scratch<float> decoded(comm, leg.codec == nullptr ? 0 : std::min(x.size(), kPieceElements), x.device());
-  const auto inbox = [&](std::size_t r) { return inboxes.slice().sub((r - first_buffered) * room, room); };
+  const std::size_t room = room_for(leg.codec, x.size()), in_place = ranks.size() - buffered(leg.codec, ranks.size());
+  const Scratch<std::byte> inboxes(comm, (ranks.size() - in_place) * room, x.device());
+  const Scratch<float> decoded(comm, decoded_apart(leg.codec, x.size(), ranks.size()), x.device());
+  const auto inbox = [&](std::size_t r) { return inboxes.slice().sub((r - in_place) * room, room); };
   const auto post = [&](std::size_t r, std::size_t i) {
     if (leg.codec != nullptr) return comm.recv(ranks[r], inbox(r));
     const Slice<float> here = piece(x, i);

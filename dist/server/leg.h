@@ -67,6 +67,10 @@ Task<> recv_floats(Communicator& comm, int from, Slice<float> x, Leg leg);
 ///   throws   CommError if something else comes
 Task<> recv_sum(Communicator& comm, const std::vector<int>& ranks, Slice<float> x, Leg leg);
 
+/// Bytes of memory that send_floats takes for x, so many elements, and recv_sum of so many ranks.
+std::size_t room_to_send(const compress::Codec* codec, std::size_t elements);
+std::size_t room_to_receive(const compress::Codec* codec, std::size_t elements, std::size_t ranks);
+
 /// About what x, so many elements, is on a leg.
 double leg_bytes(const compress::Codec* codec, std::size_t elements);
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "compress/codecs.h"
 #include "core/precision.h"
@@ -102,24 +103,41 @@ std::string Trainer::processor() const {
   return o_.device.kind == Device::Kind::cuda ? cuda_device_name(o_.device.index) : cpu::instruction_set();
 }
 
+double Trainer::MemoryNeed::total() const {
+  return std::accumulate(parts.begin(), parts.end(), 0.0, [](double sum, const auto& p) { return sum + p.second; });
+}
+
 Trainer::MemoryNeed Trainer::memory_need() const {
+  MemoryNeed need;
+  const auto add = [&](const std::string& what, double bytes) {
+    if (bytes > 0) need.parts.emplace_back(what, bytes);
+  };
   const auto bytes = static_cast<double>(arena_->size()) * sizeof(float);
-  MemoryNeed need{.parameters = bytes, .gradients = bytes};
-  if (optimizer_) need.state = bytes * o_.optimizer.arenas();
-  if (const ServerHalf* const half = servers_->half()) {
-    StateDict served;
-    half->save(served);
-    for (const auto& [name, tensor] : served) need.state += static_cast<double>(tensor.bytes());
-  }
-  need.method = bytes * is_.arenas;
-  if (o_.save_every && !o_.save.empty() && o_.device.kind != Device::Kind::cuda)
-    need.saved = 2 * need.parameters + need.state + need.method;  // rank 0's weights have a file of their own
+  const double optimizer = optimizer_ ? bytes * o_.optimizer.arenas() : 0;
+  add("parameters", bytes);
+  add("gradients", bytes);
+  add("optimiser", optimizer);
+  add(is_.keeps[0] != '\0'    ? is_.keeps
+      : plan_.codec != "none" ? "what encoding has lost"
+                              : "the method's own",
+      kept_bytes_);
+  double messages = strategy_->message_bytes(), served = 0;
+  if (const ServerHalf* const half = servers_->half()) served = half->bytes(), messages += half->message_bytes();
+  add("server", served);
+  add("messages", messages);
+  need.server = servers_->dedicated_bytes(*method_, facts_, o_);
   arena_->set_listener(nullptr);  // nothing is computed, and nobody is to be told of gradients
   const std::int64_t most = (info().train_samples + worker_.size - 1) / worker_.size;
   const std::int64_t samples = std::clamp<std::int64_t>(most, 1, workload_.batch());
-  need.activations = static_cast<double>(peak_activation_bytes(workload_.ghost_loss(samples)));
+  const std::ptrdiff_t before = bytes_made_here();
+  const std::function<Tensor()> loss = workload_.ghost_loss(samples);
+  add("batches", static_cast<double>(workload_.batches_held()) * static_cast<double>(bytes_made_here() - before));
+  add(o_.checkpoint_activations ? "activations (recomputed in backward)" : "activations",
+      static_cast<double>(peak_activation_bytes(loss)));
   arena_->begin_step();
   arena_->set_listener(listener());
+  if (o_.save_every && !o_.save.empty() && o_.device.kind != Device::Kind::cuda)
+    add("a copy to save", 2 * bytes + optimizer + kept_bytes_ + served);  // rank 0's weights have a file of their own
   return need;
 }
 
@@ -135,20 +153,27 @@ void Trainer::require_memory(double bytes_per_worker) const {
 }
 
 std::string Trainer::description() const {
-  const double mib = 1.0 / (1 << 20);
   const MemoryNeed need = memory_need();
+  const auto mib = [](double bytes) { return fmt::format("{:.1f} MiB", bytes / (1 << 20)); };
+  const double taken = o_.device.kind == Device::Kind::cuda ? 0 : static_cast<double>(o_.memory_taken);
+  const int here = dist::ranks_under_mpirun() > 0 ? 1 : worker_.size;
+  std::string memory = fmt::format("memory of a worker: {}", mib(need.total() + (here == 1 ? taken : 0)));
+  for (const auto& [what, bytes] : need.parts)
+    memory += fmt::format("{} {} {}", &what == &need.parts.front().first ? ":" : ",", what, mib(bytes));
+  if (taken > 0 && here == 1) memory += ", code, libraries and data " + mib(taken);
+  if (taken > 0 && here > 1)
+    memory += fmt::format("\nmemory of the process: {}: {} workers, and code, libraries and data {}",
+                          mib(need.total() * here + taken), here, mib(taken));
+  if (need.server > 0) memory += "\nmemory of a server: " + mib(need.server + (here == 1 ? taken : 0));
   const std::optional<double> sent =
       worker_.engine.size() == 1 ? 0.0 : method_->expected_bytes(plan_, arena_->parameters(), facts_);
-  const std::string more = need.method > 0 ? fmt::format(", {} {:.1f} MiB", is_.arenas_are, need.method * mib) : "";
   return fmt::format(
       "{}: {} parameters, {} worker{}, {} steps per epoch, {} steps\n"
-      "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, {} {:.1f} MiB{}, activations {:.1f} MiB{}{}\n"
+      "{}\n"
       "bytes sent per worker and step: {}\n"
       "buffers that messages are copied into: {:.2f} MB\n{}",
       o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(),
-      need.parameters * mib, need.gradients * mib, is_.workers_update ? "optimiser" : "server", need.state * mib, more,
-      need.activations * mib, o_.checkpoint_activations ? " (recomputed in backward)" : "",
-      need.saved > 0 ? fmt::format(", a copy to save {:.1f} MiB", need.saved * mib) : "",
+      memory,
       sent                             ? fmt::format("about {:.2f} MB", *sent / 1e6)
       : bytes_counted()                ? "as the gradients come"
       : plan_.has(dist::Carrier::nccl) ? "not counted, NCCL moves them"

@@ -16,6 +16,7 @@ struct ImageSamples {
   std::uint64_t content = 0;  ///< fingerprint of the data
   std::uint64_t sizes = 0;    ///< and of the sizes of its files, where there are many
   std::string augment;        ///< what `train` does, for the fingerprint of a training
+  SampleName train_name{}, test_name{};
   /// Per channel, of pixels / 255; saved with the weights. Empty: they are the model's own.
   std::vector<float> mean{}, std{};
 };
@@ -50,6 +51,7 @@ class ImageClassification final : public Workload {
   Share load() override { return batches_.load(); }
   Tensor loss() override;
   std::function<Tensor()> ghost_loss(std::int64_t samples) override;
+  std::int64_t batches_held() const override { return batches_.held(); }
   EvalSums evaluate(const Stop& stop) override;
   bool has_top5() const override { return samples_.classes > 5; }
   std::string fingerprint() const override;

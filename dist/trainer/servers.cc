@@ -23,7 +23,8 @@ std::uint64_t checksum(Slice<const float> values, std::uint64_t hash) {
 ServerHalf::ServerHalf(const dist::Method& method, const dist::TrainingFacts& facts, const TrainerOptions& o,
                        const dist::Plan& plan, const std::vector<ParameterInfo>& all, const std::vector<int>& owner,
                        int server)
-    : shard_(std::make_unique<dist::Shard>(plan, all, owner, server, o.device)),
+    : before_(bytes_made_here()),
+      shard_(std::make_unique<dist::Shard>(plan, all, owner, server, o.device)),
       optimizer_(method.traits().workers_update ? nullptr : make_optimizer(shard_->arena(), o.optimizer)) {
   dist::ServerSide side{.facts = facts, .codec = plan.codec, .shard = *shard_};
   if (optimizer_)
@@ -41,6 +42,7 @@ ServerHalf::ServerHalf(const dist::Method& method, const dist::TrainingFacts& fa
     side.norm = std::make_shared<dist::JointNorm>(std::move(norm));
   }
   server_ = method.server(std::move(side));
+  bytes_ = static_cast<double>(bytes_made_here() - before_);
 }
 
 void ServerHalf::save(StateDict& state) const {
@@ -123,6 +125,22 @@ void Servers::join(dist::WorkerSide& side, const dist::Method& method, const Tra
     meet(worker_.engine, "telling the servers of the model", worker_.rank == 0 ? dist::to_json(parameters) : "");
   }
   side.server_rank = server_rank_;
+}
+
+/// It is made on ghosts: the largest bucket's server is first in need of memory (servers_of).
+double Servers::dedicated_bytes(const dist::Method& method, const dist::TrainingFacts& facts,
+                                TrainerOptions options) const {
+  const int servers = worker_.servers();
+  if (servers == 0) return 0;
+  options.device = kGhost;
+  const std::vector<int> owner = dist::servers_of(plan_, servers);
+  const std::vector<ParameterInfo> parameters = dist::infos_of(arena_.parameters());
+  double most = 0;
+  for (int server = 0; server < servers; ++server) {
+    const ServerHalf half(method, facts, options, plan_, parameters, owner, server);
+    most = std::max(most, half.bytes() + half.message_bytes());
+  }
+  return most;
 }
 
 void Servers::give_values() const {

@@ -21,6 +21,10 @@ class ServerHalf {
   const dist::Shard& shard() const { return *shard_; }
   dist::ParameterServer& server() { return *server_; }
 
+  /// Memory that it has allocated, and that it takes for messages.
+  double bytes() const { return bytes_; }
+  double message_bytes() const { return server_->message_bytes(); }
+
   /// Values, optimiser, counts of updates.
   void save(StateDict& state) const;
   /// throws DataError if that is another server's
@@ -31,9 +35,11 @@ class ServerHalf {
   void rejoin(const std::string& checkpoint, const Manifest& manifest);
 
  private:
+  std::ptrdiff_t before_;
   std::unique_ptr<dist::Shard> shard_;
   std::unique_ptr<Optimizer> optimizer_;  // null: the workers update
   std::unique_ptr<dist::ParameterServer> server_;
+  double bytes_ = 0;
 };
 
 /// Parameter servers, as a worker's trainer sees them: dedicated ones, or its own half.
@@ -57,6 +63,8 @@ class Servers {
   }
   /// Compares the bits that the servers hold with those of the workers. throws Error
   void audit(std::int64_t step);
+  /// Memory of the dedicated server that needs most, with its messages; 0 if there are none.
+  double dedicated_bytes(const dist::Method& method, const dist::TrainingFacts& facts, TrainerOptions options) const;
   ServerHalf* half() { return half_.get(); }  ///< null: this worker serves nothing
 
  private:

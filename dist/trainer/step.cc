@@ -93,7 +93,7 @@ void Trainer::train_step() {
   context_.step = step_;
   for (std::int64_t m = 0; m < micro_batches; ++m) {
     const auto data_start = Clock::now();
-    const Share share = workload_.load();
+    const Share share = load_data();
     step.report.data_ms += 1e3 * seconds_since(data_start);
     if (step.skipped) continue;  // the data goes on
     if (train_micro_batch(share, weight_of(share.samples), m + 1 == micro_batches, step)) continue;
@@ -126,6 +126,16 @@ void Trainer::train_step() {
   servers_->tell({.kind = dist::Command::Kind::figures, .step = step_});
   figures_.send();
   if (o_.audit_every > 0 && step_ % o_.audit_every == 0) audit();
+}
+
+void Trainer::start_data(std::int64_t epoch, std::int64_t batch) {
+  const dist::Busy busy(dist::Busy::With::files, "waits for its data");
+  workload_.start(epoch, batch);
+}
+
+Share Trainer::load_data() {
+  const dist::Busy busy(dist::Busy::With::files, "waits for its data");
+  return workload_.load();
 }
 
 bool Trainer::finite_everywhere(float loss) {

@@ -48,6 +48,7 @@ class Supervised final : public Workload {
   Share load() override { return batches_.load(); }
   Tensor loss() override { return loss_((*model_)(batches_.loaded().x), batches_.loaded().y); }
   std::function<Tensor()> ghost_loss(std::int64_t samples) override;
+  std::int64_t batches_held() const override { return batches_.held(); }
   EvalSums evaluate(const Stop& stop) override;
   std::vector<std::string> metrics() const override;
   std::string fingerprint() const override;

@@ -10,6 +10,7 @@
 #include "core/atomic_file.h"
 #include "core/parallel.h"
 #include "dist/collective/meeting.h"
+#include "dist/trainer/busy_observer.h"
 #include "dist/trainer/checkpointing.h"
 #include "dist/trainer/evaluation.h"
 #include "dist/trainer/rejoin.h"
@@ -40,10 +41,11 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
       o_(checked(std::move(options))),
       facts_(facts_of(o_, worker.size, worker.servers(), steps_per_epoch())),
       losses_(o_.device),
-      observer_(worker.rank == 0 ? observer : nullptr),
-      figures_(worker, is_, summary_, observer_),
+      observer_(worker.rank == 0 && observer ? std::make_unique<BusyObserver>(*observer) : nullptr),
+      figures_(worker, is_, summary_, observer_.get()),
       memory_(o_.device),
       bytes_before_(worker.engine.counters().sent.bytes) {
+  const dist::Busy busy(dist::Busy::With::work, kPrepares);
   method_->check(facts_);
   o_.allowed.check(facts_);
   require<UsageError>(!o_.replan || o_.plan_file == kAutomatic, "only `plan` ", kAutomatic,
@@ -64,6 +66,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   // Others receive rank 0's (make_equal). Whoever measures layers needs numbers before that.
   if (o_.plan_file == kAutomatic || (worker_.rank == 0 && !o_.describes_only)) model.initialize(o_.seed);
   if (!o_.init.empty() && worker_.rank == 0) {
+    const dist::Busy reading(dist::Busy::With::files, "reads its weights", [this] { return o_.init; });
     const StateDict weights = load_safetensors(o_.init);
     load_weights(model, weights, o_.init, o_.model_name, o_.new_head);
     require_same_vocabulary(weights);
@@ -121,8 +124,7 @@ void Trainer::agree_on_plan() {
   std::string text;
   if (chooses && !goes_on) {
     dist::Allowed allowed = o_.allowed;
-    const std::string taken =
-        resumed ? dist::Plan::from_json(resumed->plan, arena_->parameters(), o_.resume).sync : "";
+    const std::string taken = resumed ? dist::Plan::from_json(resumed->plan, arena_->parameters(), o_.resume).sync : "";
     if (resumed && taken.empty()) allowed.methods.clear();  // the method stays, with what its workers keep
     if (worker_.size > 1) {
       text = choose_plan(allowed, taken);
@@ -198,7 +200,9 @@ void Trainer::make_strategy() {
     };
   servers_ = std::make_unique<Servers>(worker_, plan_, *arena_);
   if (is_.servers) servers_->join(side, *method_, o_);
+  const std::ptrdiff_t before = bytes_made_here();
   strategy_ = method_->worker(std::move(side));
+  kept_bytes_ = static_cast<double>(bytes_made_here() - before);
   if (!o_.dump_gradients.empty() && worker_.rank == 0)
     dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
   if (o_.count_gradients && worker_.rank == 0) counter_ = std::make_unique<GradientCounter>(*listener());
@@ -291,7 +295,7 @@ RunSummary Trainer::run() {
   }
   checkpoints_->begin();
   if (observer_) observer_->on_start(info());
-  if (step_ < end) workload_.start(epoch_of(step_), batch_at(step_));
+  if (step_ < end) start_data(epoch_of(step_), batch_at(step_));
   run_start_ = Clock::now();
   evaluate_if_due();  // a stop has put it off
   figures_.restart_clock();
@@ -302,7 +306,7 @@ RunSummary Trainer::run() {
     train_step();
     const std::int64_t epochs = epoch_of(step_);  // that are done
     const bool epoch_ends = (step_ + facts_.steps_ahead) % per_epoch == 0;
-    if (epoch_ends && o_.epoch_steps && step_ < end) workload_.start(epochs, 0);
+    if (epoch_ends && o_.epoch_steps && step_ < end) start_data(epochs, 0);
     const bool save_now = o_.save_every && (o_.save_every->in_steps ? step_ % o_.save_every->count == 0
                                                                     : epoch_ends && epochs % o_.save_every->count == 0);
     evaluation_due_ = o_.eval_every > 0 && (step_ == end || (epoch_ends && epochs % o_.eval_every == 0));
@@ -355,11 +359,12 @@ void Trainer::evaluate_if_due() {
 std::optional<EvalReport> Trainer::evaluate(bool at_the_end, bool may_stop) {
   if (at_the_end && !workload_.has_test_for_the_end()) return std::nullopt;
   flush();
-  if (worker_.rank == 0) memory_.between_steps();  // an evaluation leaves weights in an order of its own
-  finish_saving();  // no step would say for long that all parts are written
+  if (worker_.rank == 0) memory_.between_steps();   // an evaluation leaves weights in an order of its own
+  finish_saving();                                  // no step would say for long that all parts are written
   if (may_stop && stopping()) return std::nullopt;  // who ends a run may kill it soon: it is to be saved first
   if (!o_.skip_nan) require_finite_weights();
   const StepFigures::Outside outside(figures_);
+  const dist::Busy busy(dist::Busy::With::work, "evaluates");
   const Trace::Span span("evaluation", "evaluation");
   if (spans_) spans_->draw(false);  // one span for all of it
   servers_->tell({.kind = dist::Command::Kind::rest});
@@ -517,7 +522,7 @@ void Trainer::restore() {
     evaluation_due_ |= o_.eval_every > 0 && (rest_.position.epoch + 1) % o_.eval_every == 0;
   if (!same_ranks && worker_.rank == 0) tell_of_other_ranks();
   // Also a meeting: nobody writes, or removes what is old, while others still read.
-  dist::check_fingerprint(worker_.engine, concat("resumed after step ", step_), true);
+  dist::check_fingerprint(worker_.engine, concat("resumed after step ", step_));
   audit();
 }
 

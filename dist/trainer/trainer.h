@@ -73,6 +73,7 @@ struct TrainerOptions {
   std::int64_t audit_every = 0;  ///< compare all ranks' bits every so many steps; 0: never
   std::string init{};            ///< weights to start from (safetensors); empty: random ones
   bool new_head = false;         ///< but for the output layer, which begins with random ones: other classes
+  std::uint64_t memory_taken = 0;  ///< bytes that the process had taken before: code, libraries, data
   bool describes_only = false;   ///< description() and plan() will be asked for, and no step: weights get no values
   std::string save{};            ///< directory for weights and checkpoints; empty: none
   bool overwrite = false;        ///< what is saved there already
@@ -160,7 +161,7 @@ class Trainer {
   void measure_choosing(const dist::Allowed& allowed, dist::WorkCosts& work);
   void plan_anew_if_due();
   void measure_network();
-  dist::LayerTimes measure_layers();
+  dist::LayerTimes measure_layers(double threads_per_core);
   void make_strategy();
   void make_equal();
   void restore();
@@ -189,12 +190,11 @@ class Trainer {
     return (update - first_update(epoch_of(step))) * o_.accumulate;
   }
   std::string processor() const;
-  /// Memory that one worker needs, in bytes. activations: of a full micro-batch, peak_activation_bytes() of
-  /// layers/summary.h. saved: of what a checkpoint is written from while the training goes on; not on
-  /// a device.
+  /// Memory that one worker needs, in bytes, by what it is for, and what a dedicated server needs.
   struct MemoryNeed {
-    double parameters = 0, gradients = 0, state = 0, method = 0, activations = 0, saved = 0;
-    double total() const { return parameters + gradients + state + method + activations + saved; }
+    std::vector<std::pair<std::string, double>> parts{};  ///< without those that have none
+    double server = 0;
+    double total() const;
   };
   MemoryNeed memory_need() const;
   void require_memory(double bytes_per_worker) const;
@@ -203,6 +203,8 @@ class Trainer {
   bool clips_norm() const { return o_.clip.kind == Clip::Kind::norm && !is_.limits_norm; }
 
   void train_step();
+  void start_data(std::int64_t epoch, std::int64_t batch);
+  Share load_data();
   /// Returns false if the loss was not finite and the step is to be passed over.
   bool train_micro_batch(const Share& share, double weight, bool last, StepFigures::Step& step);
   bool stopping() const;
@@ -226,7 +228,7 @@ class Trainer {
   TrainerOptions o_;
   dist::TrainingFacts facts_;  // after agree_on_plan() they do not change
   StepLosses losses_;          // empty on the CPU
-  Observer* observer_;
+  const std::unique_ptr<Observer> observer_;  // of rank 0, if there is one
   ForwardContext context_;
   std::shared_ptr<Module> in_context_;  // while it lives the model points to context_
   std::unique_ptr<ParameterArena> arena_;
@@ -236,6 +238,7 @@ class Trainer {
   std::optional<dist::Receipt> receipt_;  // rank 0's
   std::optional<PlanWatch> watch_;        // rank 0's, of an automatic plan
   std::unique_ptr<Checkpointing> checkpoints_;
+  double kept_bytes_ = 0;             // by the strategy from its construction on
   std::unique_ptr<Servers> servers_;  // from construction on, whether or not the method has servers
   std::unique_ptr<dist::Strategy> strategy_;
   std::unique_ptr<Evaluation> evaluation_;

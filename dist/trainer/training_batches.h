@@ -22,6 +22,10 @@ class TrainingBatches {
   void start(std::int64_t epoch, std::int64_t batch);
   Share load();
 
+  std::int64_t held() const {  // DataLoader, BatchUpload
+    return device_.kind == Device::Kind::cuda ? 3 : data_threads_ + 2;
+  }
+
   const SampleReader& reader() const { return reader_; }
   const Batch& loaded() const { return batch_; }
   /// Goes over this worker's share of a test set, `eval_batch` samples at a time, in the model's evaluation mode and

@@ -69,6 +69,8 @@ class Workload {
   /// Makes a batch of so many samples without values, on the ghost device; what it returns is loss() of that batch: for
   /// the memory that a step takes.
   virtual std::function<Tensor()> ghost_loss(std::int64_t samples) = 0;
+  /// Batches that lie in the device's memory at once: the loaded one, and those that are prepared ahead.
+  virtual std::int64_t batches_held() const { return 1; }
   /// The last loss() makes no update, and is to leave no trace in what goes from batch to batch.
   virtual void pass_over() {}
   /// Evaluates this worker's share of the test set with the model as it is, in evaluation mode; of a validation set if

@@ -1,6 +1,9 @@
 #include "dist/method/allreduce/allreduce_sync.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "compress/codecs.h"
@@ -167,6 +170,24 @@ Costs AllreduceSync::costs() const {
   Costs costs = BucketSync::costs();
   costs.buffer_bytes = copied_bytes_peak_;
   return costs;
+}
+
+double AllreduceSync::message_bytes() const {
+  return message_bytes([](const Bucket&) { return true; });
+}
+
+double AllreduceSync::message_bytes(const std::function<bool(const Bucket&)>& which) const {
+  std::map<std::tuple<std::string, std::int64_t, int>, std::size_t> rooms;  // equal buckets take as much
+  double bytes = 0;
+  for (const Bucket& b : plan().buckets) {
+    if (!which(b)) continue;
+    const auto [place, is_new] = rooms.try_emplace({b.allreduce, b.elements, b.pieces});
+    if (is_new)
+      place->second = allreduce_room(b.allreduce, engine().size(), static_cast<std::size_t>(b.elements), b.pieces,
+                                     codec_.get(), lost_.defined());
+    bytes += static_cast<double>(place->second) + (b.copied ? sizeof(float) * static_cast<double>(b.elements) : 0);
+  }
+  return bytes;
 }
 
 /// Losses as this object keeps them, without padding where a bucket is copied, from those in arena order (`packs`), or

@@ -54,6 +54,9 @@ class AllreduceSync final : public BucketSync {
 
   void begin_step(const StepContext& context) override;
   Costs costs() const override;
+  double message_bytes() const override;
+  /// Of these buckets alone.
+  double message_bytes(const std::function<bool(const Bucket&)>& which) const;
   /// With feedback: codec.lost, this rank's losses in arena order, whatever the plan.
   void save(RankState& state) const override;
   /// throws DataError if it holds no such tensor

@@ -123,6 +123,13 @@ std::vector<LedgerRow> Demo::ledger() const {
   return rows;
 }
 
+double Demo::message_bytes() const {
+  double bytes = 0;
+  for (const Message& m : messages_)
+    bytes += static_cast<double>(m.bytes) + engine().size() * static_cast<double>(kPartHeader + m.bytes);
+  return bytes;
+}
+
 void Demo::save(RankState& state) const {
   state.set(kPrefix + "momentum", momentum_, rules_.sign ? Join::mean : put_by());
   for (const Message& message : messages_)

@@ -38,6 +38,7 @@ class Demo final : public BucketSync {
   ~Demo() override { halt_what_is_under_way(); }
 
   std::vector<LedgerRow> ledger() const override;
+  double message_bytes() const override;
 
   /// "demo/momentum", and the ledger.
   void save(RankState& state) const override;

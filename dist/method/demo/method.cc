@@ -16,7 +16,7 @@ class DecoupledMomentum final : public Method {
  public:
   std::string name() const override { return "demo"; }
   std::string summary() const override { return "strongest frequencies of momentum (Peng et al. 2024)"; }
-  Traits traits() const override { return {.on_ghosts = true, .arenas = 1, .arenas_are = "momentum"}; }
+  Traits traits() const override { return {.on_ghosts = true, .keeps = "momentum"}; }
 
   void settings(Settings& s) override {
     s.group("Decoupled momentum (`sync` demo)", Scope::exchange);

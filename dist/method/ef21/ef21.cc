@@ -200,6 +200,13 @@ std::vector<LedgerRow> Ef21::ledger() const {
   return rows;
 }
 
+double Ef21::message_bytes() const {
+  double bytes = 0;
+  for (const Message& m : messages_)
+    bytes += static_cast<double>(m.most) + engine().size() * static_cast<double>(kPartHeader + m.most);
+  return bytes;
+}
+
 void Ef21::save(RankState& state) const {
   state.set(kEf21Prefix + "v", v_, Join::mean);
   state.set(kEf21Prefix + "h", h_, Join::mean);

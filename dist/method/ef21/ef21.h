@@ -48,6 +48,7 @@ class Ef21 final : public BucketSync {
   ~Ef21() override { halt_what_is_under_way(); }
 
   std::vector<LedgerRow> ledger() const override;
+  double message_bytes() const override;
 
   /// "ef21/v", "ef21/h", "ef21/g"; the selector and the ledger of every parameter. Other numbers of workers go on with
   /// the means of v and h.

@@ -21,7 +21,7 @@ class ErrorFeedback21 final : public Method {
  public:
   std::string name() const override { return "ef21"; }
   std::string summary() const override { return "largest changes of momentum (Fatkhullin et al. 2023)"; }
-  Traits traits() const override { return {.on_ghosts = true, .arenas = 3, .arenas_are = "momentum and estimates"}; }
+  Traits traits() const override { return {.on_ghosts = true, .keeps = "momentum and estimates"}; }
 
   void settings(Settings& s) override {
     s.group("Error feedback of momentum (`sync` ef21)", Scope::exchange);

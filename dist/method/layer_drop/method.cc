@@ -12,7 +12,7 @@ class LayerDrop final : public ServedMethod {
   std::string summary() const override { return "ps without layers of small gradients"; }
   Traits traits() const override {
     Traits traits = ServedMethod::traits();
-    traits.arenas = 1, traits.arenas_are = "kept layers";
+    traits.keeps = "kept layers";
     traits.on_ghosts = true, traits.period = steps_of_turns();
     return traits;
   }

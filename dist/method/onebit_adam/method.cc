@@ -15,9 +15,7 @@ class SignsOfMomentum final : public Method {
  public:
   std::string name() const override { return "onebit-adam"; }
   std::string summary() const override { return "signs of Adam's momentum (Tang et al. 2021)"; }
-  Traits traits() const override {
-    return {.on_ghosts = true, .optimizer = "adam", .arenas = 2, .arenas_are = "errors"};
-  }
+  Traits traits() const override { return {.on_ghosts = true, .optimizer = "adam", .keeps = "errors"}; }
 
   void settings(Settings& s) override {
     s.group("1-bit Adam (`sync` onebit-adam)", Scope::exchange);

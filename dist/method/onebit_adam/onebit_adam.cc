@@ -214,6 +214,15 @@ Costs OnebitAdam::costs() const {
   return costs;
 }
 
+double OnebitAdam::message_bytes() const {
+  double bytes = 0;
+  for (const Message& m : messages_) {
+    for (const compress::ScaledSigns& range : m.ranges) bytes += static_cast<double>(range.bytes());
+    bytes += static_cast<double>(m.most_bytes) + engine().size() * static_cast<double>(2 * m.most_bytes + kPartHeader);
+  }
+  return std::max(bytes, dense_.message_bytes());
+}
+
 std::vector<LedgerRow> OnebitAdam::ledger() const {
   std::vector<LedgerRow> rows;
   for (std::size_t b = messages_.size(); b-- > 0;)  // as forward reaches them

@@ -70,6 +70,7 @@ class OnebitAdam final : public BucketSync {
   void flush() override;
   Costs costs() const override;
   std::vector<LedgerRow> ledger() const override;
+  double message_bytes() const override;
 
   /// "onebit-adam/errors", "onebit-adam/server_errors", and the ledger.
   void save(RankState& state) const override;

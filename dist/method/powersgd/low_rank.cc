@@ -6,7 +6,7 @@
 
 #include "compress/ordered_sum.h"
 #include "core/autograd.h"
-#include "core/dispatch.h"
+#include "core/host_copy.h"
 #include "core/ops/linear.h"
 #include "core/ops/matmul.h"
 #include "core/ops/reshape.h"
@@ -22,16 +22,6 @@ double dot(const float* a, const float* b, std::int64_t n) {
   return compress::ordered_sums<1>(static_cast<std::size_t>(n), [=](std::size_t i, std::size_t lane, auto& sums) {
     sums[0][lane] += static_cast<double>(a[i]) * static_cast<double>(b[i]);
   })[0];
-}
-
-/// f(values of x in host memory), which are x's afterwards. A ghost has none.
-template <class F>
-void on_the_host(const Tensor& x, F f) {
-  if (x.device().kind != Device::Kind::cuda) return on_device(x.device(), [&] { f(x.data<float>()); });
-  const Tensor here = Tensor::empty(x.shape());
-  here.copy_from(x);
-  f(here.data<float>());
-  x.copy_from(here);
 }
 
 /// FNV-1a.
@@ -81,7 +71,7 @@ LowRank::LowRank(const Parameter& parameter, int rank, const Tensor& errors, std
         return errors.range(parameter.info.offset, parameter.info.elements).view({n, m});
       }()),
       q_(Tensor::zeros({rank, matrix_.dim(1)}, DType::f32, errors.device())) {
-  on_the_host(q_, [&](float* q) {
+  change_on_host(q_, [&](float* q) {
     replace_zeros(q, rank_, q_.dim(1), Random(seed_, Purpose::low_rank, hash_of(parameter_.info.name)));
   });
 }
@@ -95,7 +85,7 @@ void LowRank::gather(Rows rows) {
 }
 
 void LowRank::project(std::int64_t step) {
-  on_the_host(q_, [&](float* q) {
+  change_on_host(q_, [&](float* q) {
     orthonormalise(q, rank_, q_.dim(1));
     replace_zeros(q, rank_, q_.dim(1),
                   Random(seed_, Purpose::low_rank, hash_of(parameter_.info.name), static_cast<std::uint64_t>(step)));
@@ -106,7 +96,7 @@ void LowRank::project(std::int64_t step) {
 }
 
 void LowRank::fit() {
-  on_the_host(p_, [&](float* p) { orthonormalise(p, rank_, p_.dim(1)); });
+  change_on_host(p_, [&](float* p) { orthonormalise(p, rank_, p_.dim(1)); });
   const NoGrad no_grad;
   q_ = matmul(p_, matrix_);
   GhostWork::tell(matrix_.device(), Work::selecting, static_cast<std::size_t>(matrix_.elements()));

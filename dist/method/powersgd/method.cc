@@ -10,9 +10,7 @@ class LowRankExchange final : public Method {
  public:
   std::string name() const override { return "powersgd"; }
   std::string summary() const override { return "matrices of low rank (Vogels et al. 2019)"; }
-  Traits traits() const override {
-    return {.chooses = true, .on_ghosts = true, .arenas = 1, .arenas_are = "errors"};
-  }
+  Traits traits() const override { return {.chooses = true, .on_ghosts = true, .keeps = "errors"}; }
 
   void settings(Settings& s) override {
     s.group("Low rank (`sync` powersgd)", Scope::exchange);

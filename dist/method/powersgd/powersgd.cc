@@ -191,6 +191,20 @@ Costs PowerSgd::costs() const {
   return costs;
 }
 
+/// P and Q, what comes of them, and once the largest matrix that they stand for.
+double PowerSgd::message_bytes() const {
+  double bytes = dense_.message_bytes([](const Bucket&b) { return !b.sparse(); }), largest = 0;
+  for_matrices([&](const Matrix& m) {
+    const std::int64_t n = m.low_rank.matrix().dim(0), rank = m.low_rank.rank();
+    const auto both = static_cast<std::size_t>(rank * std::max(n, m.low_rank.matrix().dim(1)));
+    bytes += static_cast<double>(sizeof(float)) * static_cast<double>(rank * n);
+    bytes += static_cast<double>(allreduce_room(m.wire.allreduce, engine_.size(), both, m.wire.pieces));
+    largest = std::max(largest, static_cast<double>(m.low_rank.matrix().bytes()));
+  });
+  bytes += largest;
+  return warmup_.kind == Warmup::Kind::none ? bytes : std::max(bytes, dense_.message_bytes());
+}
+
 std::vector<LedgerRow> PowerSgd::ledger() const {
   std::vector<LedgerRow> rows;
   if (side_.facts.ledger_every == 0) return rows;

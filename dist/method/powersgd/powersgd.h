@@ -43,6 +43,7 @@ class PowerSgd final : public Strategy {
   void end_step() override;
   void flush() override;
   Costs costs() const override;
+  double message_bytes() const override;
   std::vector<LedgerRow> ledger() const override;
 
   /// "powersgd/errors", and Q and the ledger of every matrix.

@@ -192,6 +192,20 @@ Costs PsSync::costs() const {
   return costs;
 }
 
+/// What goes up is encoded when the server takes it; for what comes down there is room from then on.
+double PsSync::message_bytes() const {
+  double bytes = 0;
+  for (const Bucket& b : plan().buckets) {
+    const auto n = static_cast<std::size_t>(b.elements);
+    if (leads())
+      bytes +=
+          static_cast<double>(std::max(room_to_send(o_.legs.up.get(), n), room_to_receive(o_.legs.down.get(), n, 1)));
+    if (grouped())
+      bytes += static_cast<double>(allreduce_room(b.allreduce, static_cast<int>(members_.size()), n, b.pieces));
+  }
+  return bytes;
+}
+
 /// The server's model comes into the place of the gradients, and changes places with the worker's.
 void PsSync::show_joint_model() {
   if (!drifts()) return;

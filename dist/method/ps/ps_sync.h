@@ -42,6 +42,7 @@ class PsSync : public BucketSync {
   void flush() override;
   void gradient_ready(Parameter& parameter, Rows rows) override;
   Costs costs() const override;
+  double message_bytes() const override;
   void show_joint_model() override;
   void hide_joint_model() override;
   std::optional<double> drift() const override;

@@ -187,8 +187,7 @@ Method::Traits SparseExchange::traits() const {
           .limits_norm = true,
           .asks_network = by_setting(variant_) && options.selector == "auto",
           .on_ghosts = variant_.has_density && !options.split,
-          .arenas = 1,
-          .arenas_are = "residual"};
+          .keeps = "residual"};
 }
 
 SparseOptions SparseExchange::with_network(const TrainingFacts& facts) const {

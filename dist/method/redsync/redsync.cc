@@ -419,6 +419,21 @@ Costs RedSync::costs() const {
   return costs;
 }
 
+/// A warm-up begins with all, or with most.
+double RedSync::message_bytes() const {
+  const std::optional<double> first = density_in_(1);
+  const double density = first.value_or(options_.density), N = engine_.size();
+  double bytes = dense_.message_bytes([](const Bucket& b) { return !b.sparse(); });
+  for (const auto& layer : layers_) {
+    if (!layer) continue;
+    const ResidualTensor& tensor = layer->tensor;
+    const auto own = static_cast<double>(tensor.most_message_bytes(density));
+    bytes += tensor.choosing_bytes(density);
+    if (!shares_indices(tensor)) bytes += layer->split ? (N + 4) * own : own + N * (kPartHeader + own);
+  }
+  return first ? bytes : std::max(bytes, dense_.message_bytes());
+}
+
 void RedSync::flush() {
   submit_complete();
   if (side_.facts.overlap != Overlap::forward)

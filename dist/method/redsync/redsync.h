@@ -60,6 +60,7 @@ class RedSync final : public Strategy {
   void end_step() override;
   void flush() override;
   Costs costs() const override;
+  double message_bytes() const override;
   std::vector<LedgerRow> ledger() const override;
 
   /// "residual"; the turn of signs, the selector and the ledger of every parameter; whether the last phase was dense.

@@ -105,10 +105,16 @@ void ResidualTensor::gather(Rows rows, float factor) {
   gathered_ += count;
 }
 
-std::size_t ResidualTensor::most() const {
+std::size_t ResidualTensor::most_of(std::size_t k) const {
   const std::size_t n = elements();
   // A selector may know no limit. There is one here, so that a message is smaller than all of the gradient.
-  return std::min(selector_->most(k_, n), traits().by_k ? std::min(n, 2 * k_) : std::max<std::size_t>(1, n / 4));
+  return std::min(selector_->most(k, n), traits().by_k ? std::min(n, 2 * k) : std::max<std::size_t>(1, n / 4));
+}
+
+/// What is chosen, the candidates for it and what a selector keeps of them: indices and values.
+double ResidualTensor::choosing_bytes(double density) const {
+  constexpr double kTimesChosen = 7;  // measured: what is kept is half more than is chosen, in memory that doubles
+  return kTimesChosen * (sizeof(std::uint32_t) + sizeof(float)) * static_cast<double>(elements_to_send(n_, density));
 }
 
 Slice<const float> ResidualTensor::values() const {

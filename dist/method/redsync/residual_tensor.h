@@ -69,7 +69,12 @@ class ResidualTensor {
   std::size_t elements() const { return static_cast<std::size_t>(n_); }
   std::size_t k() const { return k_; }
   /// No rank chooses more in this step; the same on all.
-  std::size_t most() const;
+  std::size_t most() const { return most_of(k_); }
+  /// Bytes of memory for choosing at this density, and of the longest message that one rank sends.
+  double choosing_bytes(double density) const;
+  std::size_t most_message_bytes(double density) const {
+    return wire_.max_bytes(most_of(static_cast<std::size_t>(elements_to_send(n_, density))), elements());
+  }
 
   Slice<float> residual() const { return residual_.slice(); }
   Slice<float> velocity() const { return velocity_.defined() ? velocity_.slice() : Slice<float>(); }
@@ -79,6 +84,8 @@ class ResidualTensor {
   void load(const StateDict& state);
 
  private:
+  std::size_t most_of(std::size_t k) const;
+
   const Parameter& parameter_;
   const Choice choice_;
   const SparseOptions& options_;

@@ -21,8 +21,7 @@ class LocalRounds final : public Method {
             .on_ghosts = true,
             .every = rules_.every,
             .period = rules_.every,
-            .arenas = 2 + (momentum() > 0 ? 1 : 0) + (density_ || pairs_ ? 1 : 0),
-            .arenas_are = "outer model"};
+            .keeps = "outer model"};
   }
 
   void settings(Settings& s) override {

@@ -232,6 +232,10 @@ Costs RoundsSync::costs() const {
   return costs;
 }
 
+double RoundsSync::message_bytes() const {
+  return std::max(exchange_->message_bytes(), dense_ ? dense_->message_bytes() : 0);
+}
+
 void RoundsSync::show_joint_model() {
   const Tensor mean = arena_.gradients();
   mean.copy_from(arena_.values());

@@ -71,6 +71,7 @@ class RoundsSync final : public Strategy {
   /// only the worker's own updates are made: the trainer may ask for them before it limits the gradient's length.
   void flush() override;
   Costs costs() const override;
+  double message_bytes() const override;
   void show_joint_model() override;
   void hide_joint_model() override { joint_.hide(); }
   std::optional<double> drift() const override { return joint_.drift(); }

@@ -239,6 +239,17 @@ Operation TopKSync::exchange(std::size_t b) {
           .body = [&m, most](Communicator& comm) { return allgatherv(comm, m.payload.slice(), most, m.all); }};
 }
 
+double TopKSync::message_bytes() const {
+  double bytes = 0;
+  for (std::size_t b = 0; b < messages_.size(); ++b) {
+    const Message& m = messages_[b];
+    const auto most =
+        static_cast<double>(wire_.max_bytes(m.chosen, m.counts.size(), static_cast<std::size_t>(bucket(b).elements)));
+    bytes += most + engine().size() * (kPartHeader + most);
+  }
+  return bytes;
+}
+
 void TopKSync::arrived(std::size_t b) {
   Message& m = messages_[b];
   buffer_bytes_[b] = m.payload.size() + m.all.capacity();

@@ -59,6 +59,8 @@ class TopKSync final : public BucketSync {
            const TopKWire& wire, double beta);
   ~TopKSync() override { halt_what_is_under_way(); }
 
+  double message_bytes() const override;
+
   /// "feedback": e
   void save(RankState& state) const override;
   /// throws DataError if there is none of this model

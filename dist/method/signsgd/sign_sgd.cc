@@ -50,6 +50,10 @@ Slice<const std::byte> SignSgd::range(Slice<const std::byte> bits, int r) const 
   return bits.part(static_cast<std::size_t>(r), static_cast<std::size_t>(engine().size()));
 }
 
+std::size_t SignSgd::most_counted(std::size_t b) const {
+  return bytes_of_bits(bucket(b).elements) / static_cast<std::size_t>(engine().size()) + 1;
+}
+
 Operation SignSgd::exchange(std::size_t b) {
   const auto begin = Clock::now();
   const Trace::Span span(bucket(b).name, "signs");
@@ -86,7 +90,7 @@ void SignSgd::look_at_signs(std::size_t b, std::byte* bits) {
 
 Task<> SignSgd::vote(Communicator& comm, std::size_t b) {
   Vote& vote = votes_[b];
-  const std::size_t most = bytes_of_bits(bucket(b).elements) / static_cast<std::size_t>(comm.size()) + 1;
+  const std::size_t most = most_counted(b);
   co_await alltoallv(comm, vote.parts, header(b) + most, vote.votes);
   count(b, comm.rank());
   co_await allgatherv(comm, vote.counted.slice(), most, vote.majority);
@@ -146,6 +150,15 @@ void SignSgd::write_majority(std::size_t b, Slice<float> x) const {
         to[k] = static_cast<unsigned>(bits[k / 8]) >> k % 8 & 1 ? -s : s;
     });
   });
+}
+
+double SignSgd::message_bytes() const {
+  double bytes = 0;
+  for (std::size_t b = 0; b < votes_.size(); ++b) {
+    const std::size_t most = most_counted(b);
+    bytes += static_cast<double>(most) + engine().size() * static_cast<double>(2 * header(b) + 3 * most + kPartHeader);
+  }
+  return bytes;
 }
 
 void SignSgd::arrived(std::size_t b) {

@@ -31,6 +31,8 @@ class SignSgd final : public BucketSync {
   SignSgd(WorkerSide side, bool scaled);
   ~SignSgd() override { halt_what_is_under_way(); }
 
+  double message_bytes() const override;
+
  private:
   struct Vote {  // on one bucket
     std::vector<compress::Bytes> parts;  // by worker that counts them
@@ -46,6 +48,8 @@ class SignSgd final : public BucketSync {
   void count(std::size_t bucket, int rank);
   /// Takes the place of a bucket's gradients by what most said.
   void write_majority(std::size_t bucket, Slice<float> gradients) const;
+  /// The bytes of bits of a bucket that a worker counts at the most.
+  std::size_t most_counted(std::size_t bucket) const;
   std::size_t header(std::size_t b) const {
     return scaled_ ? sizeof(float) * static_cast<std::size_t>(bucket(b).count) : 0;
   }

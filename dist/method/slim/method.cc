@@ -18,7 +18,7 @@ class Slim final : public ServedMethod {
   Traits traits() const override {
     Traits traits = ServedMethod::traits();
     traits.workers_update = true, traits.same_bits = false;
-    traits.arenas = 2, traits.arenas_are = "changes";
+    traits.keeps = "changes";
     traits.on_ghosts = true, traits.chooses_by = "exact";
     constexpr std::int64_t kMost = 1000;
     traits.every = rules_.local_steps;

@@ -40,6 +40,18 @@ class SlimServer final : public ParameterServer {
     for (Layer& layer : layers_) layer.readers.resize(workers().size());
   }
   Task<> serve(Communicator& comm, const Shard::Unit& unit, StepContext context) override;
+  /// Keys and values of each worker's choice, and of its own.
+  double message_bytes() const override {
+    const auto N = static_cast<double>(workers().size());
+    double bytes = 0, longest = 0;
+    for (const Shard::Unit& unit : shard().units()) {
+      const compress::SlimFormat format{
+          .rules = rules_.chosen, .n = static_cast<std::size_t>(unit.elements), .codec = legs().up.get()};
+      bytes += (N + 1) * chosen_bytes(format);
+      longest = std::max(longest, static_cast<double>(format.max_bytes()));
+    }
+    return bytes + kSlimTurns * (N + 1) * longest;
+  }
 
   void save(StateDict& state) const override {
     ParameterServer::save(state);

@@ -127,6 +127,19 @@ Costs SlimSync::costs() const {
   return costs;
 }
 
+/// Of what goes up, of the explorer that is drawn ahead and of what comes down there are keys and values of each
+/// bucket; messages themselves are under way in turns.
+double SlimSync::message_bytes() const {
+  double bytes = 0, longest = 0;
+  for (std::size_t b = 0; b < states_.size(); ++b) {
+    const compress::SlimFormat out = format(b, legs().up.get()), in = format(b, legs().down.get());
+    const auto explorer = static_cast<double>(sizeof(std::uint32_t) * explorer_elements(rules_.chosen, out.n));
+    bytes += 2 * chosen_bytes(out) + explorer;
+    longest = std::max(longest, static_cast<double>(out.max_bytes() + in.max_bytes()));
+  }
+  return bytes + kSlimTurns * longest;
+}
+
 void SlimSync::save(RankState& state) const {
   PsSync::save(state);
   state.set("slimdp/delta", delta_, put_by());

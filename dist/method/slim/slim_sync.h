@@ -34,6 +34,7 @@ class SlimSync final : public PsSync {
   ~SlimSync() override { halt_what_is_under_way(); }
 
   Costs costs() const override;
+  double message_bytes() const override;
   void save(RankState& state) const override;
   void load(const StateDict& state) override;
 
@@ -78,6 +79,13 @@ std::unique_ptr<ParameterServer> make_slim_server(Shard& shard, ParameterServer:
 
 /// Where messages about this memory are put together: in the host's; of a ghost they are ghosts too.
 inline Device device_of_messages(Device device) { return device == kGhost ? kGhost : kCpu; }
+
+/// So many buckets send at once (server/turns.h), or come back.
+inline constexpr double kSlimTurns = 4;
+/// Memory for the keys and values of one choice.
+inline double chosen_bytes(const compress::SlimFormat& format) {
+  return static_cast<double>((sizeof(std::uint32_t) + sizeof(float)) * format.count());
+}
 
 /// Tells GhostWork of choosing: a new core from all elements; then, for each element that travels, its draw and its
 /// copy.

@@ -87,7 +87,7 @@ struct Lab3 final : LabMethod {
 class Lab4 final : public LabMethod {
  public:
   Lab4() : LabMethod("lab4", "the elements that you choose") {}
-  Traits traits() const override { return {.arenas = 1, .arenas_are = "residual"}; }
+  Traits traits() const override { return {.keeps = "residual"}; }
   void settings(Settings& s) override {
     s.group("Lab 4 (`sync` lab4)", Scope::exchange);
     s.real_number("density", "D", density_, 0, 1, "0.01", "share of a tensor's elements that is sent");
