@@ -30,6 +30,7 @@
 #include "core/scratch_folder.h"
 #include "dist/busy.h"
 #include "dist/collective/meeting.h"
+#include "dist/trainer/checkpoint.h"
 #include "dist/trainer/servers.h"
 
 namespace laconic {
@@ -330,6 +331,10 @@ int run_training(const TrainOptions& options, Task& task) {
   std::vector<Quality> results;
   std::atomic<bool> interrupted = false;
   bool stopped = false;
+  const TrainerOptions& all = options.trainer;
+  if (speaks && options.repeat > 1 && !all.save.empty() && !all.overwrite && !options.resume && !options.eval_only)
+    for (int run = 0; run < options.repeat; ++run)  // before hours of training with other seeds
+      CheckpointStore::require_nothing_saved(with_seed(all.save, all.seed + static_cast<std::uint64_t>(run)));
   for (int run = 0; run < options.repeat && !stopped; ++run) {
     TrainOptions o = options;
     o.trainer.seed += static_cast<std::uint64_t>(run);

@@ -310,7 +310,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
 
   s.group(kSaveGroup, Scope::output);
   s.text("save", "DIR", o.trainer.save, "write weights and a checkpoint there at the end");
-  s.flag("overwrite", o.trainer.overwrite, "also if that holds another training's");
+  s.flag("overwrite", o.trainer.overwrite, "also if that holds checkpoints or weights");
   s.value("save-every", "K[it]", "and every K epochs, or K steps",
           [&o](const std::string& text, const std::string& where) { o.trainer.save_every = every(text, where); });
   s.whole_number<int>("keep", "M", o.trainer.keep, 1, "checkpoints that stay there, the newest");

@@ -524,21 +524,52 @@ TEST(Resume, OtherWorkersGoOnWithTheRoundThatIsUnderWay) {
 }
 
 TEST(Resume, OtherWorkersGoOnWithTheMeanOfStatistics) {
-  const TempFolder folder;
-  Recipe recipe = recipe_of(kResumeCases[1], 4);
-  recipe.trainer.save = folder.path(), recipe.trainer.steps = 3;
-  const Outcome four = train(recipe);
-  recipe.workers = 3, recipe.trainer.resume = folder.path();
-  const Outcome three = train(recipe);
-  for (const auto& [name, values] : four.buffers[0])
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      double sum = 0;
-      for (const auto& rank : four.buffers) sum += double{rank.at(name)[i]};
-      for (const auto& rank : three.buffers) {
-        EXPECT_EQ(rank.at(name)[i], static_cast<float>(sum / 4)) << name;
+  for (const std::int64_t steps : {3, 4}) {  // three have no sample in the fourth
+    const TempFolder folder;
+    Recipe recipe = recipe_of(kResumeCases[1], 4);
+    recipe.trainer.save = folder.path(), recipe.trainer.steps = steps;
+    const Outcome four = train(recipe);
+    recipe.workers = 3, recipe.trainer.resume = folder.path();
+    const Outcome three = train(recipe);
+    const double first = steps == 3 ? 1 : 28.0 * 4 / 100, others = steps == 3 ? 1 : 24.0 * 4 / 100;
+    for (const auto& [name, values] : four.buffers[0])
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        double sum = 0;
+        for (std::size_t r = 0; r < 4; ++r) sum += (r == 0 ? first : others) * double{four.buffers[r].at(name)[i]};
+        for (const auto& rank : three.buffers) {
+          EXPECT_FLOAT_EQ(rank.at(name)[i], static_cast<float>(sum / 4)) << name;
+          if (steps == 3) {
+            EXPECT_EQ(rank.at(name)[i], static_cast<float>(sum / 4)) << name;
+          }
+        }
       }
-    }
-  EXPECT_TRUE(same_bits(three.parameters[2], four.parameters[0]));
+    EXPECT_TRUE(same_bits(three.parameters[2], four.parameters[0]));
+  }
+}
+
+/// A file of before this says nothing of samples: then all count alike.
+TEST(Resume, ACheckpointWithoutCountsOfSamplesIsTaken) {
+  const TempFolder folder;
+  Recipe recipe = recipe_of(kResumeCases[1], 3);
+  recipe.trainer.save = folder.path(), recipe.trainer.steps = 5;
+  train(recipe);
+  const std::string checkpoint = CheckpointStore::newest(folder.path());
+  Manifest manifest = CheckpointStore::read_manifest(checkpoint);
+  for (int r = 0; r < 3; ++r) {
+    const StateDict now = CheckpointStore::read_rank(checkpoint, r);
+    EXPECT_TRUE(now.contains("run/samples"));
+    StateDict before;
+    for (const auto& [name, tensor] : now)
+      if (name != "run/samples") before.set(name, tensor);
+    for (const auto& [name, text] : now.texts()) before.set_text(name, text.starts_with("mean") ? "mean" : text);
+    manifest.ranks[static_cast<std::size_t>(r)] =
+        CheckpointStore(folder.path()).write_rank(manifest.run, manifest.step, r, before);
+  }
+  CheckpointStore(folder.path()).complete(manifest, 2);
+  recipe.trainer.resume = folder.path();
+  EXPECT_EQ(train(recipe).summary.steps, 5);
+  recipe.workers = 2, recipe.trainer.steps = 7;
+  EXPECT_EQ(train(recipe).summary.steps, 7);
 }
 
 /// It changes the weights by its mean over workers, or with `reduce` sum by its sum.

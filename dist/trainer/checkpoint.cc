@@ -190,7 +190,7 @@ void CheckpointStore::claim(int rank, const std::string& training, bool overwrit
   const AtomicFile probe(weights_path());
   if (rank != 0) return;
   lock();
-  if (!overwrite) refuse_foreign();
+  if (!overwrite) refuse_to_replace();
 }
 
 /// Two runs may make the record at once, and one of them may remove it: what counts is the file that has the name.
@@ -214,7 +214,7 @@ void CheckpointStore::lock() {
            opened.st_ino != named.st_ino);
 }
 
-void CheckpointStore::refuse_foreign() const {
+void CheckpointStore::refuse_to_replace() const {
   std::string theirs;
   if (const auto record = text_of_file(record_path())) {
     const auto j = json_or_discarded(*record);
@@ -236,6 +236,16 @@ void CheckpointStore::refuse_foreign() const {
   if (const auto other = other_training(theirs, training_))
     throw UsageError(concat(directory_, " is of another training, with ", other->first, " where this one has ",
                             other->second, " (`save`): choose another folder, or add `overwrite`"));
+  require_nothing_saved(directory_);
+}
+
+void CheckpointStore::require_nothing_saved(const std::string& directory) {
+  const auto found = all_in(directory);
+  require<UsageError>(found.empty(), directory, " holds ", found.empty() ? "" : fs::path(found[0]).filename().string(),
+                      " (`save`): add `resume` to go on from there, or `overwrite` to begin anew");
+  std::error_code error;
+  require<UsageError>(!fs::exists(directory + "/weights.safetensors", error), directory,
+                      " holds weights of a training (`save`): choose another folder, or add `overwrite`");
 }
 
 CheckpointStore::Sign::Sign(const CheckpointStore& store, const std::string& name) : path_(store.sign_path(name)) {

@@ -162,7 +162,7 @@ class Check {
       for (const auto& [name, tensor] : state) {
         if (name.starts_with("server/")) continue;
         if (is_.servers && name.starts_with("model/")) continue;  // workers begin with the servers' values
-        const auto [join, ranges] = dist::joined_from(state, name);
+        const auto [join, ranges, weight] = dist::joined_from(state, name);
         if (join == dist::Join::equal)
           require_that(tensor.bytes() == first.at(name).bytes() &&
                            std::memcmp(tensor.raw_data(), first.at(name).raw_data(), tensor.bytes()) == 0,
@@ -177,7 +177,7 @@ class Check {
             return at >= range.first && at < range.first + range.second;
           };
           if (ranges.empty() || std::any_of(ranges.begin(), ranges.end(), inside))
-            all[i] += double{values[i]} / (mean ? workers : 1);
+            all[i] += weight * double{values[i]} / (mean ? workers : 1);
         }
       }
     }

@@ -56,14 +56,21 @@ void Trainer::train_step() {
   step.report.step = step_ + 1, step.report.epoch = epoch + 1;
   const double lr = step.report.lr = rate_at(step_ + 1);
   std::int64_t own = 0;
+  dist::StepSamples spread{.each = 0};
   for (std::int64_t m = 0; m < micro_batches; ++m) {
     const Share share = workload_.share(epoch, first_batch + m);
     step.samples += share.global_samples, own += share.samples;
+    if (share.global_samples == worker_.size * share.each)
+      spread.each += share.each;
+    else
+      spread.rest = share.global_samples, spread.batch = share.each;  // the last of an epoch
   }
+  require<Error>(own == spread.of(worker_.rank), "training: worker ", worker_.rank, " has ", own, " samples of step ",
+                 step_ + 1, ", and ", spread.of(worker_.rank), " by its place (Share::each).");
   // n_k N / n: the mean over the global batch, however unevenly a short batch is spread (workers add up, then / N).
   // Computing alone, each worker follows the mean over its own samples.
   const auto weight_of = [&](std::int64_t samples) {
-    return is_.joins ? static_cast<double>(samples) * worker_.size / static_cast<double>(step.samples)
+    return is_.joins ? dist::weight_of(samples, step.samples, worker_.size)
                      : static_cast<double>(samples) / static_cast<double>(own);
   };
   std::optional<KeptBuffers> before;
@@ -72,8 +79,11 @@ void Trainer::train_step() {
   if (dist::FlightRecorder* const flight = checkpoints_->flight())
     flight->compute(dist::FlightEvent::Kind::step, "", static_cast<std::uint32_t>(step_ + 1));
   figures_.begin_step();
-  strategy_->begin_step(
-      {.step = step_ + 1, .passed_over = passed_over_, .lr = lr, .own_weight = is_.joins ? weight_of(own) : 1});
+  strategy_->begin_step({.step = step_ + 1,
+                         .passed_over = passed_over_,
+                         .lr = lr,
+                         .own_weight = is_.joins ? weight_of(own) : 1,
+                         .samples = spread});
   if (gradients_) gradients_->begin_step(step_ + 1);
   if (dump_) dump_->begin_step(step_ + 1);
   if (counter_) counter_->begin_step(step_ + 1);
@@ -99,6 +109,7 @@ void Trainer::train_step() {
   if (step_ + 1 == last_step()) strategy_->flush();  // its messages belong to this step: there is no later one
   ++step_;
   passed_over_ += step.skipped ? 1 : 0;
+  if (!step.skipped) samples_.own += own, samples_.all += step.samples;
 
   if (counter_) step.report.gradients = counter_->take();
   step.costs = strategy_->costs();

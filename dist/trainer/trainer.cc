@@ -210,7 +210,7 @@ void Trainer::make_strategy() {
   if (!o_.dump_gradients.empty() && worker_.rank == 0)
     dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *listener());
   if (o_.count_gradients && worker_.rank == 0) counter_ = std::make_unique<GradientCounter>(*listener());
-  evaluation_ = std::make_unique<Evaluation>(worker_, workload_, *strategy_, is_.joins);
+  evaluation_ = std::make_unique<Evaluation>(worker_, workload_, *strategy_, is_.joins, samples_);
 }
 
 /// Rank 0's parameters and buffers on every rank.
@@ -358,7 +358,7 @@ RunSummary Trainer::run() {
                      [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(network)); });
   summary_.bytes_network_total = static_cast<std::int64_t>(network[0]);
   if (worker_.rank == 0) memory_.between_steps();  // there may have been no evaluation
-  if (is_.joins && o_.joint_at_end) EvaluatedModel(worker_, workload_.model(), *strategy_, true).keep();
+  if (is_.joins && o_.joint_at_end) EvaluatedModel(worker_, workload_.model(), *strategy_, true, samples_).keep();
   servers_->tell({.kind = dist::Command::Kind::end});
   if (!complete) summary_.stopped = "interrupted";
   synchronize(o_.device);  // other threads may read the model now
@@ -446,7 +446,7 @@ void Trainer::begin_save(bool while_training) {
                     .first_steps_per_epoch = first_steps_per_epoch_};
   StateDict weights;
   {
-    const EvaluatedModel model(worker_, workload_.model(), *strategy_, is_.joins);
+    const EvaluatedModel model(worker_, workload_.model(), *strategy_, is_.joins, samples_);
     if (worker_.rank == 0) weights = copy_of(this->weights());
   }
   servers_->tell({.kind = dist::Command::Kind::save, .step = step_});  // they take part in all the meetings
@@ -462,11 +462,12 @@ dist::RankState Trainer::state() const {
   dist::RankState state(dist::Holders{worker_.rank, worker_.size});
   const Join each = is_.same_bits ? Join::equal : Join::own;
   const Join model = is_.same_bits || !is_.joins ? each : Join::mean;  // nothing that they have learned is left out
+  const double weight = samples_.weight(worker_.size);
   const StateDict weights = this->weights();
-  for (const auto& [name, tensor] : weights) state.set("model/" + name, tensor, model);
+  for (const auto& [name, tensor] : weights) state.set("model/" + name, tensor, model, weight);
   for (const auto& [name, text] : weights.texts()) state.set_text("model/" + name, text);
   for (const auto& [name, tensor] : workload_.model().named_buffers())
-    if (is_.joins && weights.contains(name)) state.set("model/" + name, tensor, Join::mean);  // statistics
+    if (is_.joins && weights.contains(name)) state.set("model/" + name, tensor, Join::mean, weight);  // statistics
   if (optimizer_) {
     state.save("optimizer/", *optimizer_, each);
     const Tensor velocity = optimizer_->momentum();
@@ -481,6 +482,7 @@ dist::RankState Trainer::state() const {
   state.save("workload/", workload_, Join::anew);
   state.set_numbers("run/bytes", std::array{summary_.bytes_sent_total, summary_.bytes_dense_total}, Join::own);
   state.set_numbers("run/passed_over", std::array{passed_over_}, is_.joins ? Join::equal : Join::own);
+  state.set_numbers("run/samples", std::array{samples_.own, samples_.all}, Join::own);
   state.set_text("run/seconds", fmt::format("{:.6f}", seconds()));
   if (evaluation_due_) state.set_text("run/evaluation", "due");
   return state;
@@ -537,6 +539,10 @@ void Trainer::restore() {
   if (state.contains("run/passed_over"))  // not of an earlier version
     passed_over_ =
         state.numbers("run/passed_over", 1, "the steps that were passed over in " + checkpoints_->folder())[0];
+  if (manifest.workers == worker_.size && state.contains("run/samples")) {  // else all have the same statistics now
+    const auto seen = state.numbers("run/samples", 2, "the samples that were seen until " + checkpoints_->folder());
+    samples_ = {.own = seen[0], .all = seen[1]};
+  }
   seconds_before_ = std::atof(state.text("run/seconds").c_str());
   evaluation_due_ = o_.eval_every > 0 && state.texts().contains("run/evaluation");
   step_ = manifest.step;

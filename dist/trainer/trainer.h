@@ -10,6 +10,7 @@
 #include "dist/method/method.h"
 #include "dist/planner/calibration_file.h"
 #include "dist/planner/planner.h"
+#include "dist/trainer/evaluation.h"
 #include "dist/trainer/gradient_counts.h"
 #include "dist/trainer/gradient_dump.h"
 #include "dist/trainer/gradient_watch.h"
@@ -76,7 +77,7 @@ struct TrainerOptions {
   std::uint64_t memory_taken = 0;  ///< bytes that the process had taken before: code, libraries, data
   bool describes_only = false;   ///< description() and plan() will be asked for, and no step: weights get no values
   std::string save{};            ///< directory for weights and checkpoints; empty: none
-  bool overwrite = false;        ///< what another training has saved there
+  bool overwrite = false;        ///< what is saved there already
   std::optional<Every> save_every{};
   int keep = 2;  ///< checkpoints that stay in `save`: the newest ones
   /// A directory for rank 0's own gradients, and what has been gathered when elements are chosen, at steps 1, 10,
@@ -103,7 +104,6 @@ struct TrainerOptions {
 dist::TrainingFacts facts_of(const TrainerOptions& options, int workers, int servers, std::int64_t steps_per_epoch = 1);
 
 class Checkpointing;  // checkpointing.h
-class Evaluation;     // evaluation.h
 class Servers;        // servers.h
 
 /// The loop: load, forward, backward, finish, report. One per rank, on its compute thread. It holds what else a
@@ -258,6 +258,7 @@ class Trainer {
   std::int64_t first_steps_per_epoch_ = 1;  // with as many workers as the training began with
   std::int64_t step_ = 0;
   std::int64_t passed_over_ = 0;  // of these: steps that made no update
+  SamplesSeen samples_;
   /// An epoch that other numbers of workers have begun, and what of it these workers train. Epochs have as many updates
   /// as if these workers had made all: those that are missing in this one come before its first.
   struct Rest {
