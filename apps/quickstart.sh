@@ -64,7 +64,7 @@ echo "Why: drag $build/overlap-none.json and $build/overlap-forward.json into ht
 echo
 echo "And HDC (2.6 MB of weights) over the same network, with all gradients, and with the one in a hundred that has"
 echo "grown largest since it was last sent (--sync redsync); half a minute:"
-"$build/apps/laconic" compare "$build/apps/mnist" --model hdc-2.5mb --data $data --workers 4 --batch 256 --epochs 1 \
+"$build/apps/laconic" compare mnist --model hdc-2.5mb --data $data --workers 4 --batch 256 --epochs 1 \
   --lr 0.05 --link 100mbit,1ms --no-bound --target-accuracy 75 --vs "all: --sync allreduce" \
   --vs "RedSync: --sync redsync --density 0.01" --vs "four epochs of it: --sync redsync --density 0.01 --epochs 4" || exit
 echo
