@@ -228,7 +228,8 @@ TEST(Output, RanksOfAnMpirunThatDoNotMeetAreRefused) {
   if (!dist::mpi_built_in()) GTEST_SKIP() << "this build has no MPI";
   const Result r = run(kTraining, "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_COMM_WORLD_SIZE=2");
   EXPECT_EQ(r.exit_code, 2);
-  EXPECT_EQ(r.err.rfind("laconic: error: mpirun started 2 ranks (OMPI_COMM_WORLD_SIZE), and 1 of them trains ", 0), 0u)
+  EXPECT_EQ(r.err.rfind("laconic: error: mpirun started 2 ranks (OMPI_COMM_WORLD_SIZE), and they do not meet, for ", 0),
+            0u)
       << r.err;
   EXPECT_TRUE(has(r.err, "`laconic launch -n 2 mnist ...`, or give --alone")) << r.err;
 }
