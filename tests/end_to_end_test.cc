@@ -817,11 +817,11 @@ TEST(HowTrainingsEnd, AProcessThatStopsBeforeItIsConnectedIsNamedOnce) {
 TEST(HowTrainingsEnd, ARankThatEvaluatesForLongerThanTheTimeoutIsWaitedFor) {
   NEEDS_MPIRUN();
   const TempFolder dir;
-  const std::string log = dir / "log";  // from the first step on rank 1 has a tenth of its processor
-  const std::string slow = "(until grep -q '\"step\"' " + log + " 2>/dev/null; do sleep 0.02; done\n" +
-                           "while kill -STOP $$; do sleep 0.18; kill -CONT $$; sleep 0.02; done) 2>/dev/null &";
+  const std::string log = dir / "log";  // from its first line on rank 1 has a fifteenth of its processor
+  const std::string slow = "(until [ -s " + log + " ]; do sleep 0.02; done\nwhile kill -STOP $$; do sleep 0.28; " +
+                           "kill -CONT $$; sleep 0.02; done) 2>/dev/null &";
   const Result r = run("laconic launch -n 2 " + killed_app(dir, slow) +
-                       " --data synthetic:80,8000 --batch 8 --epochs 1 --threads 1 --timeout 2 --log " + log);
+                       " --data synthetic:80,30000 --batch 8 --epochs 1 --threads 1 --timeout 2 --log " + log);
   EXPECT_EQ(r.exit_code, 0) << r.err;
 }
 
