@@ -104,7 +104,7 @@ TEST(EndToEnd, ASlowLinkIsNamedAtTheEnd) {
 TEST(EndToEnd, ComputesWithTheProcessorsThatItMayUse) {
   const Cores cores = cores_of_process();
   if (cores.allowed.size() < 2 || cores.usable() < 2) GTEST_SKIP() << "one processor";
-  const std::string one = concat("taskset -c ", cores.allowed.back(), " "),
+  const std::string one = concat("taskset -c ", cores.allowed.back(), " env "),
                     said = concat("1 thread each (of ", cores.online, " processors this process may use 1)");
   const Result alone = run("mnist --data synthetic:16,8 --batch 4 --steps 1 --eval-every 0", one);
   EXPECT_TRUE(has(alone.out, said)) << alone.out << alone.err;
