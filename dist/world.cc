@@ -102,17 +102,28 @@ void run_threads(const std::shared_ptr<Hub>& hub, const WorldOptions& o, bool al
   first.rethrow();
 }
 
-/// "batch=32" and "batch=16", or "" for a text that has ended: the first lines that differ.
+/// Lines of "key=value" that others do not have alike, {theirs, ours}: the first whose key both know. Else the first
+/// line whose key only one of them knows, and "".
 std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
-  std::istringstream left(a), right(b);
-  std::string x, y;
-  while (true) {
-    const bool more_left = static_cast<bool>(std::getline(left, x)),
-               more_right = static_cast<bool>(std::getline(right, y));
-    if (!more_left) x.clear();
-    if (!more_right) y.clear();
-    if (x != y || !(more_left || more_right)) return {x, y};
+  const auto lines = [](const std::string& text) {
+    std::vector<std::string> all;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) all.push_back(line);
+    return all;
+  };
+  const auto key = [](const std::string& line) { return line.substr(0, line.find('=')); };
+  const std::vector<std::string> left = lines(a);
+  std::vector<std::string> right = lines(b);  // in the end those whose key the others do not know
+  std::string only_left;
+  for (const std::string& x : left) {
+    const auto y = std::ranges::find(right, key(x), key);
+    if (y != right.end() && *y != x) return {x, *y};
+    if (y != right.end())
+      right.erase(y);
+    else if (only_left.empty())
+      only_left = x;
   }
+  return {only_left, only_left.empty() && !right.empty() ? right[0] : ""};
 }
 
 void require_equal(const std::vector<std::string>& all) {
@@ -192,9 +203,8 @@ WorldReport run_workers(const WorldOptions& options, const std::function<void(Wo
     ThreadEngine engine([&] { return make_mpi_transport(options.type_of_service, &*connecting); },
                         options.timeout_seconds, options.tell_seconds);
     connecting.reset();
-    require<UsageError>(engine.size() == ranks, "mpirun started ", ranks, " ranks (OMPI_COMM_WORLD_SIZE), and ",
-                        engine.size(), " of them ", engine.size() == 1 ? "trains" : "train", " together, for ",
-                        how_to_meet(ranks));
+    require<UsageError>(engine.size() == ranks, "mpirun started ", ranks,
+                        " ranks (OMPI_COMM_WORLD_SIZE), and they do not meet, for ", how_to_meet(ranks));
     run_rank(
         engine, servers,
         [&](Worker& worker) {

@@ -471,6 +471,37 @@ TEST(Resume, OtherNumbersOfWorkersTrainEachSampleOncePerEpoch) {
   }
 }
 
+/// A count of iterations in a schedule means as many samples, whoever goes on.
+TEST(Resume, TheRateGoesOnWhereItWasWithOtherWorkers) {
+  for (const auto& [schedule, begin, go_on, steps] : {std::tuple{"warmup:30it+const", 1, 4, 120},
+                                                      {"warmup:60it+const", 1, 4, 120},
+                                                      {"multistep:20it,100it,0.1", 1, 2, 120},
+                                                      {"warmup:10it+cosine", 4, 1, 120},
+                                                      {"warmup:10it+cosine", 1, 4, 0}}) {
+    SCOPED_TRACE(concat(schedule, ", ", begin, " and ", go_on));
+    Recipe recipe(perceptron, begin);
+    recipe.data = tiny_images(96, 16);
+    recipe.task.batch = 4;  // 24 steps an epoch, and 6 of four workers
+    recipe.trainer.schedule = Schedule::parse(schedule);
+    recipe.trainer.eval_every = 0, recipe.trainer.audit_every = 0, recipe.trainer.keep = 100;
+    recipe.trainer.epochs = 1;
+    if (steps > 0)
+      recipe.trainer.steps = steps;
+    else
+      recipe.trainer.epochs = 5;
+    const TempFolder one, other;
+    recipe.trainer.save = one.path(), recipe.trainer.save_every = Every{12, true};
+    const double before = train(recipe).steps[47].lr;
+    recipe.workers = go_on;
+    recipe.trainer.resume = one.path() + "/checkpoint-000000000048", recipe.trainer.save = other.path();
+    const std::vector<StepReport> later = train(recipe).steps;
+    EXPECT_NEAR(later[0].lr, before, recipe.trainer.lr * go_on / 59);
+    recipe.workers = begin;
+    recipe.trainer.resume = other.path() + "/checkpoint-000000000060", recipe.trainer.save.clear();
+    EXPECT_NEAR(train(recipe).steps[0].lr, later[11].lr, recipe.trainer.lr * go_on / 59);
+  }
+}
+
 /// An epoch has other steps with other workers, and a dense beginning is as many epochs long; rounds that have begun
 /// end where they would have.
 TEST(Resume, OtherWorkersGoOnWithTheRoundThatIsUnderWay) {

@@ -11,10 +11,12 @@
 #include <limits>
 #include <set>
 
+#include "core/function.h"
 #include "core/raw.h"
 #include "data/mnist.h"
 #include "data/synthetic.h"
 #include "dist/busy.h"
+#include "dist/method/allreduce/allreduce_sync.h"
 #include "layers/models/zoo.h"
 #include "tests/cuda_devices.h"
 #include "tests/error_of.h"
@@ -515,6 +517,58 @@ TEST(Trainer, ParametersThatAreNoNumbersAreNamed) {
     const std::string error = error_of<Error>([&] { train(recipe); });
     EXPECT_NE(error.find("step 2"), std::string::npos) << error;
     EXPECT_NE(error.find("conv.weight"), std::string::npos) << error;
+  }
+}
+
+/// Hands its input on; in backward its gradient is infinite.
+struct Explode {
+  Tensor forward(const Tensor& x) { return x; }
+  Tensor backward(const Tensor& dy) { return Tensor::full(dy.shape(), std::numeric_limits<float>::infinity()); }
+};
+
+/// Makes the sum of one step's gradients infinite.
+class Overflowing final : public dist::Method {
+ public:
+  std::string name() const override { return "overflowing"; }
+  std::string summary() const override { return "for tests"; }
+  std::unique_ptr<dist::Strategy> worker(dist::WorkerSide side) const override {
+    const auto update = [made = std::move(side.update)](Parameter& p, Rows rows, const dist::StepContext& context) {
+      if (context.step == 3) raw::fill(p.grad(), std::numeric_limits<float>::infinity());
+      made(p, rows, context);
+    };
+    return std::make_unique<dist::AllreduceSync>(side.arena, side.engine, side.plan, update, side.facts);
+  }
+};
+
+TEST(Trainer, AnExchangeThatOverflowsIsToldFromGradientsThatDo) {
+  static const bool added = (dist::methods().add("overflowing", [] { return std::make_unique<Overflowing>(); }), true);
+  ASSERT_TRUE(added);
+  Recipe recipe(convolutional, 2);
+  recipe.sync = "overflowing";
+  expect_error<Error>(
+      [&] { train(recipe); },
+      {"at step 4; the first parameter that is not finite is conv.weight. Its gradient was finite on rank ",
+       ", and after the exchange of step 3 it was not: take `codec` bf16 or none, or another `sync`"});
+  recipe.trainer.steps = 3;
+  expect_error<Error>([&] { train(recipe); },
+                      {"after step 3 the parameter ", "Its gradient was finite on rank ", "the exchange of step 3"});
+
+  for (const char* sync : {"allreduce", "ps"}) {
+    Recipe own(perceptron, 3);
+    own.sync = sync;
+    own.wrap = [](std::unique_ptr<Workload> task, const dist::Worker& worker) -> std::unique_ptr<Workload> {
+      struct Exploding final : Passing {
+        using Passing::Passing;
+        Tensor loss() override {
+          const Tensor value = Passing::loss();
+          return ++steps == 2 ? recorded(Explode{}, value) : value;
+        }
+        int steps = 0;
+      };
+      return worker.rank == 2 ? std::make_unique<Exploding>(std::move(task)) : std::move(task);
+    };
+    expect_error<Error>([&] { train(own); }, {"training: the gradient of ",
+                                              " is not finite on rank 2 in step 2, before any exchange. Lower"});
   }
 }
 

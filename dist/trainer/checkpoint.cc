@@ -309,6 +309,7 @@ void CheckpointStore::complete(const Manifest& m, int keep) const {
     j["position"] = {{"epoch", m.position->epoch}, {"trained", nlohmann::json::array()}};
     for (const Trained& t : m.position->trained) j["position"]["trained"].push_back({t.workers, t.batches});
   }
+  if (m.first_steps_per_epoch) j["first_steps_per_epoch"] = *m.first_steps_per_epoch;
   j["checksum"] = checksum_of(j);
   AtomicFile file(folder(m.step) + kManifest);
   file.write(j.dump(2) + "\n");
@@ -406,8 +407,12 @@ Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
       require<DataError>(sensible, "resume: ", path,
                          " tells a place in the data that cannot be. Use an older checkpoint.");
     }
+    if (j.contains("first_steps_per_epoch"))
+      m.first_steps_per_epoch = whole_in<std::int64_t>(j.at("first_steps_per_epoch"));
     require<DataError>(m.step >= 0 && m.workers >= 1, "resume: ", path, " holds step ", m.step, " of ", m.workers,
                        " workers.");
+    require<DataError>(m.first_steps_per_epoch.value_or(1) >= 1, "resume: ", path, " tells of epochs of ",
+                       m.first_steps_per_epoch.value_or(1), " steps. Use an older checkpoint.");
     return m;
   } catch (const nlohmann::json::exception& e) {
     throw DataError(concat("resume: ", path, " is damaged (", e.what(), "). Use an older checkpoint."));

@@ -37,6 +37,8 @@ struct Manifest {
   std::string plan{};             ///< what travels how (JSON); a resumed run uses it again
   /// Where in the data it is. Nothing: written by an earlier version; the step tells it for as many workers.
   std::optional<DataPosition> position{};
+  /// Updates of an epoch with as many workers as the training began with. Nothing: written by an earlier version.
+  std::optional<std::int64_t> first_steps_per_epoch{};
   std::string run{};              ///< a number drawn when the training began, which resumed runs keep
   std::vector<FileSum> ranks{};   ///< of each rank's file, servers' last; empty: written before there were checksums
   FileSum weights{};              ///< of weights.safetensors as it was when this was the newest checkpoint

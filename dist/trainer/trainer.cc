@@ -84,6 +84,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   dist::check_fingerprint(worker_, fingerprint_ + run, true);
   checkpoints_ = std::make_unique<Checkpointing>(worker_, o_);
   checkpoints_->claim(fingerprint_);
+  first_steps_per_epoch_ = std::max<std::int64_t>(1, steps_per_epoch());
   agree_on_plan();
   make_strategy();
   arena_->set_listener(listener());
@@ -203,8 +204,11 @@ void Trainer::make_strategy() {
   const std::ptrdiff_t before = bytes_made_here();
   strategy_ = method_->worker(std::move(side));
   kept_bytes_ = static_cast<double>(bytes_made_here() - before);
+  // A value that is clipped may be infinite before, and a device's is not waited for.
+  if (!o_.skip_nan && o_.clip.kind != Clip::Kind::value && o_.device == kCpu)
+    gradients_ = std::make_unique<GradientWatch>(*strategy_, worker_.rank, is_.plan_is_all || is_.servers);
   if (!o_.dump_gradients.empty() && worker_.rank == 0)
-    dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
+    dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *listener());
   if (o_.count_gradients && worker_.rank == 0) counter_ = std::make_unique<GradientCounter>(*listener());
   evaluation_ = std::make_unique<Evaluation>(worker_, workload_, *strategy_, is_.joins, samples_);
 }
@@ -237,6 +241,25 @@ std::int64_t Trainer::last_step() const {
   return o_.steps ? *o_.steps : o_.epochs * steps_per_epoch() - facts_.steps_ahead;
 }
 
+Schedule::Horizon Trainer::horizon() const {
+  const std::int64_t per_epoch = std::max<std::int64_t>(1, steps_per_epoch());
+  const std::int64_t by_epochs = o_.epochs * per_epoch, by_steps = o_.steps.value_or(0) + facts_.steps_ahead;
+  return {.steps_per_epoch = per_epoch,
+          .total_steps = std::max(by_epochs, by_steps),
+          .iterations = static_cast<double>(first_steps_per_epoch_) / static_cast<double>(per_epoch),
+          .ahead = by_steps > by_epochs ? facts_.steps_ahead : 0};
+}
+
+void Trainer::tell_of_a_long_warm_up() const {
+  const double warmup = o_.schedule.warmup(horizon()) - static_cast<double>(facts_.steps_ahead);
+  const std::int64_t last = last_step();
+  if (worker_.rank == 0 && step_ < last && warmup > static_cast<double>(last))
+    fmt::print(stderr,
+               "laconic: warning: the warm-up ends with step {:.0f} and the training with step {}, where the learning "
+               "rate is {:.3g} instead of {:.3g}\n",
+               std::ceil(warmup), last, rate_at(last), o_.lr);
+}
+
 /// What of the data is left to train, and how many updates that takes these workers.
 void Trainer::find_position() {
   const Manifest& m = *checkpoints_->resumed();
@@ -246,6 +269,8 @@ void Trainer::find_position() {
                        " workers.");
     return;
   }
+  first_steps_per_epoch_ = m.first_steps_per_epoch.value_or(
+      std::max<std::int64_t>(1, std::llround(static_cast<double>(steps_per_epoch()) * worker_.size / m.workers)));
   DataPosition others = *m.position;
   std::int64_t own = 0;
   if (!others.trained.empty() && others.trained.back().workers == worker_.size) {
@@ -278,7 +303,8 @@ DataPosition Trainer::position() const {
 
 ParameterListener* Trainer::listener() const {
   if (counter_) return counter_.get();
-  return dump_ ? static_cast<ParameterListener*>(dump_.get()) : strategy_.get();
+  if (dump_) return dump_.get();
+  return gradients_ ? static_cast<ParameterListener*>(gradients_.get()) : strategy_.get();
 }
 
 double Trainer::seconds() const { return seconds_before_ + seconds_since(run_start_); }
@@ -293,6 +319,7 @@ RunSummary Trainer::run() {
     traced.emplace(o_.trace->row(worker_.rank, "compute"));
     spans.emplace(workload_.model(), spans_);
   }
+  tell_of_a_long_warm_up();
   checkpoints_->begin();
   if (observer_) observer_->on_start(info());
   if (step_ < end) start_data(epoch_of(step_), batch_at(step_));
@@ -415,7 +442,8 @@ void Trainer::begin_save(bool while_training) {
                     .instruction_set = processor(),
                     .fingerprint = fingerprint_,
                     .plan = plan_.json(),
-                    .position = position()};
+                    .position = position(),
+                    .first_steps_per_epoch = first_steps_per_epoch_};
   StateDict weights;
   {
     const EvaluatedModel model(worker_, workload_.model(), *strategy_, is_.joins, samples_);

@@ -13,6 +13,7 @@
 #include "dist/trainer/evaluation.h"
 #include "dist/trainer/gradient_counts.h"
 #include "dist/trainer/gradient_dump.h"
+#include "dist/trainer/gradient_watch.h"
 #include "dist/trainer/plan_watch.h"
 #include "dist/trainer/report.h"
 #include "dist/trainer/step_figures.h"
@@ -175,6 +176,12 @@ class Trainer {
   std::string fingerprint() const;
   std::int64_t steps_per_epoch() const;
   std::int64_t last_step() const;
+  Schedule::Horizon horizon() const;
+  /// Learning rate of an update, the first being 1.
+  double rate_at(std::int64_t step) const {
+    return o_.lr * o_.schedule.factor(step - 1 + facts_.steps_ahead, horizon());
+  }
+  void tell_of_a_long_warm_up() const;
   DataPosition position() const;
   std::int64_t batches_in(std::int64_t epoch) const {
     return epoch == rest_.position.epoch ? rest_.batches : workload_.batches_per_epoch();
@@ -211,6 +218,7 @@ class Trainer {
   bool finite_everywhere(float loss);
   [[noreturn]] void report_non_finite(float loss);
   void require_finite_weights() const;
+  std::string cause_of_non_finite(const Parameter& parameter) const;
   void apply(Parameter& parameter, Rows rows, const dist::StepContext& context);
   void apply_clipped();
   void flush();
@@ -243,9 +251,11 @@ class Trainer {
   std::unique_ptr<dist::Strategy> strategy_;
   std::unique_ptr<Evaluation> evaluation_;
   // Between the arena and the strategy, where they are asked for.
+  std::unique_ptr<GradientWatch> gradients_;
   std::unique_ptr<GradientDump> dump_;
   std::unique_ptr<GradientCounter> counter_;
 
+  std::int64_t first_steps_per_epoch_ = 1;  // with as many workers as the training began with
   std::int64_t step_ = 0;
   std::int64_t passed_over_ = 0;  // of these: steps that made no update
   SamplesSeen samples_;
