@@ -29,6 +29,8 @@ static TrainerOptions checked(TrainerOptions o) {
   require<UsageError>(
       o.accumulate >= 1 && o.epoch_steps.value_or(1) >= 1 && (!o.save_every || o.save_every->count >= 1),
       "`accumulate`, `epoch-steps` and `save-every` count from 1: give at least that");
+  require<UsageError>(!o.save_every || !o.save.empty(),
+                      "`save-every` says when to write to a folder (`save`): name one, or leave it out");
   return o;
 }
 
