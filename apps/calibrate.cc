@@ -42,7 +42,7 @@ void add_calibrate_settings(Settings& s, CalibrateOptions& o) {
           });
   s.value("link", "RATE,LATENCY", "emulated between them, as 100mbit,1ms",
           [&o](const std::string& text, const std::string& where) { o.link = dist::LinkSpec::parse(text, where); });
-  s.whole_number<int>("threads", "T", o.threads, 1, "that compute, of each [cores / workers here]", false);
+  s.whole_number<int>("threads", "T", o.threads, 1, "that compute, of each [cores that it may use / workers here]", false);
   s.group("Work", Scope::model);
   s.value("codecs", "C,..", "[" + join(o.codecs, ",") + "]", [&o](const std::string& text, const std::string& where) {
     o.codecs.clear();
@@ -117,7 +117,7 @@ void print_calibration(const CalibrateOptions& o, int threads, const dist::Calib
 }
 
 void calibrate_on(dist::Worker& worker, const CalibrateOptions& o) {
-  const int threads = o.threads > 0 ? o.threads : default_threads(worker.size);
+  const int threads = o.threads > 0 ? o.threads : default_threads(worker);
   dist::CalibrationFile file;
   file.of = dist::identities(worker, threads, calibrated_here(emulated_link(o)));
   file.time = std::time(nullptr);

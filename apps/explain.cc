@@ -133,6 +133,10 @@ void print_what_ifs(const LogFile& log, const std::string& path, double step_ms)
   fmt::print("{}\nNothing of this says what would be learned: laconic compare does.\n", table.text());
 }
 
+void print_straggler(const LogFile& log) {
+  if (const std::string sentence = straggler_in(log.ranks); !sentence.empty()) fmt::print("\n{}\n", sentence);
+}
+
 }  // namespace
 
 int explain(const std::vector<std::string>& arguments) {
@@ -175,6 +179,7 @@ int explain(const std::vector<std::string>& arguments) {
       table.add(
           {{"part", "", part.what}, {"ms", "", ms, "{:.2f}"}, {"of a step", "", ms / step.value, "{:.1f} %", 100}});
   fmt::print("\n{}", table.text());
+  print_straggler(log);
   if (!planned) {
     fmt::print("\nThe log has no measured plan: with --plan auto it would tell what would shorten a step.\n");
     return 0;

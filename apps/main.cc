@@ -56,13 +56,18 @@ int after_output(int exit_code) {
                 1);
 }
 
+/// Leaves rank 0 the time to say what is wrong, and to end all.
+void wait_for_rank_0() {
+  std::signal(SIGTERM, SIG_DFL);  // by which a launcher ends the others
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+}
+
 /// All ranks of an MPI run read the same command line, and rank 0 says what is wrong with it: the first to leave ends
 /// them all. A rank that outlives its wait was told something else than rank 0, and says so itself.
 std::string whose_error() {
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   if (!rank || std::strcmp(rank, "0") == 0) return "";
-  std::signal(SIGTERM, SIG_DFL);  // by which a launcher ends the others
-  std::this_thread::sleep_for(std::chrono::seconds(3));
+  wait_for_rank_0();
   return concat("rank ", rank, ": ");
 }
 
@@ -82,6 +87,11 @@ int run_main(const std::function<int()>& body) {
   } catch (const std::exception& e) {
     return report(e.what(), exit_code_of(e));
   }
+}
+
+void end_behind_rank_0(int exit_code) {
+  wait_for_rank_0();
+  std::exit(exit_code);
 }
 
 bool ignores_hangup() {

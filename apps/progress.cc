@@ -12,6 +12,7 @@
 #include "apps/terminal.h"
 #include "apps/text.h"
 #include "core/clock.h"
+#include "core/cores.h"
 
 namespace laconic {
 namespace {
@@ -70,7 +71,8 @@ Progress::Options Progress::for_stdout() {
   return {.terminal = terminal_columns() > 0,
           .utf8 = utf8_locale(),
           .width = [] { return std::max(terminal_columns(), 1); },
-          .seconds = {}};
+          .seconds = {},
+          .limits = cores_of_process().limits()};
 }
 
 Progress::Progress(std::ostream& out, Options options) : out_(out), options_(std::move(options)) {
@@ -97,7 +99,9 @@ void Progress::on_start(const RunInfo& info) {
                       info.words_per_step > 0 ? fmt::format("{} streams of {} tokens", info.batch, info.words_per_step)
                                               : fmt::format("{} {}", info.batch * batches, info.unit),
                       info.workers > 1 ? fmt::format(" ({} in all)", info.workers * info.batch * batches) : "",
-                      info.device == "cpu" ? plural(info.threads, "thread") + " each" : "on " + info.device,
+                      info.device != "cpu"      ? "on " + info.device
+                      : options_.limits.empty() ? plural(info.threads, "thread") + " each"
+                                                : plural(info.threads, "thread") + " each (" + options_.limits + ")",
                       info.strategy);
   if (info.receipt) out_ << info.receipt->text();
   if (info.first_step > 0) out_ << fmt::format("going on after step {}\n", info.first_step);
@@ -204,6 +208,8 @@ void Progress::on_end(const RunSummary& summary) {
   if (summary.data_share > 0.1)
     out_ << fmt::format("\n{:.0f} % of the time spent waiting for data: more --data-threads may help",
                         100 * summary.data_share);
+  if (!summary.straggler.empty())
+    out_ << "\n" << summary.straggler.substr(0, summary.straggler.size() - 1);  // no line here has a full stop
   if (summary.memory_bytes_peak && summary.activation_bytes_peak)
     out_ << fmt::format("\nat most {} of memory in a step{}, {} of it activations{}",
                         human_bytes(static_cast<double>(*summary.memory_bytes_peak)),

@@ -22,6 +22,7 @@ class Progress final : public Observer {
     bool utf8 = false;                ///< may use the line-drawing letters above, else = and -
     std::function<int()> width;       ///< columns of the terminal, asked before each redraw; default 80
     std::function<double()> seconds;  ///< a clock; default the steady one
+    std::string limits{};             ///< of the processors (Cores::limits); empty: all may be used
   };
   /// What fits standard output: a terminal or not (terminal_columns()), its present width, the locale's encoding.
   static Options for_stdout();

@@ -243,9 +243,10 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   s.group(kNetGroup, Scope::model);
   s.value("workers", "N", "threads that train together [1]; processes: laconic launch",
           [&o](const std::string& text, const std::string& where) { o.workers = whole<int>(text, where, 1); });
-  s.flag("alone", o.alone,
-         "what computing takes alone: each worker by itself, and\nnothing kept but a log; options of the exchange have "
-         "no\neffect");
+  s.flag("alone", o.alone, "no rank of mpirun, srun or another launcher: this process\ntrains by itself");
+  s.flag("compute-only", o.compute_only,
+         "what computing takes by itself: workers exchange nothing,\nand nothing is kept but a log; options of the "
+         "exchange have\nno effect");
   s.group(kNetGroup, Scope::exchange);
   add_exchange_settings(s, {.sync = o.sync,
                             .method_settings = o.method_settings,
@@ -277,7 +278,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
             o.trainer.mean = one_of(text, where, {"mean", "sum"}) == "mean";
           });
   s.group(kNetGroup, Scope::model);
-  s.whole_number<int>("threads", "T", o.threads, 1, "kernel threads per worker [cores / workers here]", false);
+  s.whole_number<int>("threads", "T", o.threads, 1, "kernel threads per worker [cores that it may use / workers here]", false);
   if (!reads_text)
     s.whole_number<int>("data-threads", "D", o.images.data_threads, 0, "threads per worker that prepare batches");
   s.value("device", "cpu|cuda[:I]",
@@ -309,7 +310,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
 
   s.group(kSaveGroup, Scope::output);
   s.text("save", "DIR", o.trainer.save, "write weights and a checkpoint there at the end");
-  s.flag("overwrite", o.trainer.overwrite, "also if that holds another training's");
+  s.flag("overwrite", o.trainer.overwrite, "also if that holds checkpoints or weights");
   s.value("save-every", "K[it]", "and every K epochs, or K steps",
           [&o](const std::string& text, const std::string& where) { o.trainer.save_every = every(text, where); });
   s.whole_number<int>("keep", "M", o.trainer.keep, 1, "checkpoints that stay there, the newest");

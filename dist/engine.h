@@ -31,6 +31,7 @@ struct EngineCounters {
   double comm_seconds = 0;              ///< at least one operation was under way, or waited for its device
   double exposed_seconds = 0;           ///< the compute thread was blocked in wait
   std::uint64_t peak_buffer_bytes = 0;  ///< the most memory that operations held at once for messages on their way
+  double sending_seconds = 0;           ///< Transport::sending_seconds()
 };
 
 /// Carries out one rank's operations: a communication thread does (dist/thread_engine.h), or one in virtual time

@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "compress/codec.h"
+
 namespace laconic::dist {
 
 std::vector<Running*> DeviceOrder::take_ready() {
@@ -157,7 +159,7 @@ void ThreadEngine::abort(const std::string& reason, int exit_code) noexcept {
 
 EngineCounters ThreadEngine::counters() const {
   const auto [busy, exposed] = queue_.busy_and_exposed_seconds();
-  return {transport_->traffic(), busy, exposed, transport_->peak_buffer_bytes()};
+  return {transport_->traffic(), busy, exposed, transport_->peak_buffer_bytes(), transport_->sending_seconds()};
 }
 
 // ---- communication thread ----
@@ -178,7 +180,7 @@ bool ThreadEngine::turn() {
   std::optional<RunningList> taken = queue_.take();
   if (!taken) return false;
   if (size_ == 1) {  // the rest is the compute thread's (run_here)
-    watch_.tell_of_files();
+    watch_.tell_what_takes_long();
     return true;
   }
   if (!taken->empty()) watch_.moved();
@@ -237,6 +239,8 @@ Task<> ThreadEngine::supervise(Running& running, std::vector<Running*>& finished
   tell(FlightEvent::Kind::begins);
   try {
     co_await running.operation.body(*running.comm);
+  } catch (const compress::OutOfRange& e) {
+    running.error = std::make_exception_ptr(compress::OutOfRange(concat(name, ": ", e.what())));
   } catch (...) {
     running.error = std::current_exception();
   }
@@ -271,7 +275,7 @@ void ThreadEngine::beat() {
     beside_waits_since_ = beside_ == nullptr ? std::nullopt : beside_->waits_since();
   }
   watch_.exchange_notes();
-  watch_.tell_of_files();
+  watch_.tell_what_takes_long();
 }
 
 void ThreadEngine::wait_until(const std::function<bool()>& reached, const std::string& what) {

@@ -102,17 +102,28 @@ void run_threads(const std::shared_ptr<Hub>& hub, const WorldOptions& o, bool al
   first.rethrow();
 }
 
-/// "batch=32" and "batch=16", or "" for a text that has ended: the first lines that differ.
+/// Lines of "key=value" that others do not have alike, {theirs, ours}: the first whose key both know. Else the first
+/// line whose key only one of them knows, and "".
 std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
-  std::istringstream left(a), right(b);
-  std::string x, y;
-  while (true) {
-    const bool more_left = static_cast<bool>(std::getline(left, x)),
-               more_right = static_cast<bool>(std::getline(right, y));
-    if (!more_left) x.clear();
-    if (!more_right) y.clear();
-    if (x != y || !(more_left || more_right)) return {x, y};
+  const auto lines = [](const std::string& text) {
+    std::vector<std::string> all;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) all.push_back(line);
+    return all;
+  };
+  const auto key = [](const std::string& line) { return line.substr(0, line.find('=')); };
+  const std::vector<std::string> left = lines(a);
+  std::vector<std::string> right = lines(b);  // in the end those whose key the others do not know
+  std::string only_left;
+  for (const std::string& x : left) {
+    const auto y = std::ranges::find(right, key(x), key);
+    if (y != right.end() && *y != x) return {x, *y};
+    if (y != right.end())
+      right.erase(y);
+    else if (only_left.empty())
+      only_left = x;
   }
+  return {only_left, only_left.empty() && !right.empty() ? right[0] : ""};
 }
 
 void require_equal(const std::vector<std::string>& all) {
@@ -134,6 +145,17 @@ void require_equal(const std::vector<std::string>& all) {
 int ranks_under_mpirun() {
   const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
   return size == nullptr ? 0 : std::atoi(size);
+}
+
+void leave_world() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}) ::unsetenv(name);
+}
+
+std::string how_to_meet(int ranks) {
+  const std::string version = mpi_library().version;
+  return concat(version.empty() ? "this build has no MPI" : "this build speaks Open MPI " + version,
+                ": start it by `laconic launch -n ", ranks, " ", ::program_invocation_short_name,
+                " ...`, or give `alone` if each is to train by itself");
 }
 
 void Worker::run(std::string name, std::function<Task<>(Communicator&)> body, Device device, bool patiently) const {
@@ -181,6 +203,8 @@ WorldReport run_workers(const WorldOptions& options, const std::function<void(Wo
     ThreadEngine engine([&] { return make_mpi_transport(options.type_of_service, &*connecting); },
                         options.timeout_seconds, options.tell_seconds);
     connecting.reset();
+    require<UsageError>(engine.size() == ranks, "mpirun started ", ranks,
+                        " ranks (OMPI_COMM_WORLD_SIZE), and they do not meet, for ", how_to_meet(ranks));
     run_rank(
         engine, servers,
         [&](Worker& worker) {

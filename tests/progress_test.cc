@@ -131,6 +131,15 @@ class ProgressTest : public ::testing::Test {
   }
 };
 
+TEST_F(ProgressTest, SaysWhyThereAreFewerThreadsThanProcessors) {
+  Progress::Options limited = options(false);
+  Progress(out_, limited).on_start(info());
+  EXPECT_NE(out_.str().find(", 1 thread each, allreduce"), std::string::npos) << out_.str();
+  limited.limits = "of 16 processors this process may use 1";
+  Progress(out_, limited).on_start(info());
+  EXPECT_NE(out_.str().find(", 1 thread each (of 16 processors this process may use 1), allreduce"), std::string::npos);
+}
+
 TEST_F(ProgressTest, ATerminalIsRedrawnAtMostTenTimesASecond) {
   Progress progress(out_, options(true));
   progress.on_start(info());

@@ -179,9 +179,36 @@ TEST(Trainer, ADescriptionSaysOfEachParameterHowItTravels) {
       const std::string text = Trainer(worker, task, recipe.method(), recipe.trainer).description();
       EXPECT_NE(text.find(choice), std::string::npos) << text;
       EXPECT_NE(text.find(bytes), std::string::npos) << text;
+      EXPECT_NE(text.find("\nlearning rate: "), std::string::npos) << text;
       EXPECT_EQ(text.find("residual") != std::string::npos, std::string(sync) != "allreduce");
     }
   });
+}
+
+/// The rates that a description tells, and what a training says of them.
+TEST(Trainer, TellsTheRatesOfItsScheduleAndAWarmUpThatIsTooLong) {
+  const auto told = [](const char* schedule, std::int64_t steps) {
+    Recipe recipe;
+    recipe.trainer.schedule = Schedule::parse(schedule), recipe.trainer.lr = 0.5, recipe.trainer.steps = steps;
+    recipe.trainer.eval_every = 0, recipe.trainer.audit_every = 0;
+    std::string text;
+    dist::on_ranks(1, [&](dist::Worker& worker) {
+      ImageClassification task(recipe.model(), recipe.data, 0, 1, recipe.task);
+      text = Trainer(worker, task, recipe.trainer).description();
+    });
+    testing::internal::CaptureStderr();
+    train(recipe);
+    const auto at = text.find("learning rate: ");
+    return text.substr(at, text.find('\n', at) - at) + "|" + testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(told("warmup:50it+step:120it,0.5", 150),
+            "learning rate: 0.01 in step 1, 0.5 in step 100, 0.25 in step 150|");
+  EXPECT_EQ(told("const", 1), "learning rate: 0.5 in step 1|");
+  EXPECT_EQ(told("const", 100), "learning rate: 0.5 in step 1, 0.5 in step 100|");
+  EXPECT_EQ(told("warmup:20it+const", 5),
+            "learning rate: 0.025 in step 1, 0.125 in step 5|laconic: warning: the warm-up ends with step 20 and the "
+            "training with step 5, where the learning rate is 0.125 instead of 0.5\n");
+  EXPECT_EQ(told("warmup:5it+const", 5), "learning rate: 0.1 in step 1, 0.5 in step 5|");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "dist/planner/calibration.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,8 +12,8 @@
 
 #include "compress/codecs.h"
 #include "core/clock.h"
+#include "core/cores.h"
 #include "core/json.h"
-#include "core/processor.h"
 #include "core/random.h"
 #include "core/raw.h"
 #include "dist/collective/meeting.h"
@@ -138,13 +139,6 @@ Task<> stream(Communicator& comm, StreamSize size, Part part, Slice<std::byte> o
     receive_next();
   }
   for (const Transfer& each : sending) co_await each;
-}
-
-/// What is the same in all processes of one machine, containers and network namespaces included.
-std::string machine_id() {
-  std::string id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
-  return id;
 }
 
 /// CPU seconds that a byte takes to be sent, and as many to be taken: what larger messages cost more than small ones.
@@ -319,7 +313,8 @@ std::vector<Calibration> calibrate(const Worker& worker, const CalibrationOption
   Calibration mine{.workers = worker.size};
   if (worker.size > 1) measure_network(worker, options.one_way, mine);
   // They measure at the same time: they share memory, and perhaps cores.
-  const std::string id = concat(machine_id(), " ");
+  const Cores cores = cores_of_process();
+  const std::string id = concat(machine_id(), " ", to_text(cores), " ");
   const std::vector<std::string> places = texts_of_all(worker, "calibration of machines", concat(id, options.threads));
   mine.work.per_added_byte = measure_sums().per_added_byte;
   for (const std::string& codec : options.codecs) mine.codecs[codec] = measure_codec(codec);
@@ -331,13 +326,22 @@ std::vector<Calibration> calibrate(const Worker& worker, const CalibrationOption
   int computing = 0, neighbours = 0;
   for (const std::string& place : places)
     if (place.rfind(id, 0) == 0) ++neighbours, computing += std::atoi(place.c_str() + id.size());
-  const double cores = cpu::available_cores(), left = std::max(0.0, cores - computing);
-  mine.threads_per_core = std::max(1.0, computing / cores);
+  const double usable = cores.usable(), left = std::max(0.0, usable - computing);
+  mine.threads_per_core = std::max(1.0, computing / usable);
   mine.work.taken_from_computing = std::max(0.0, 1 - left / std::max(1, neighbours));
   std::vector<Calibration> all;
   for (const std::string& text : texts_of_all(worker, "calibration", to_json(mine)))
     all.push_back(calibration_from(text, "what a rank has measured"));
   return all;
+}
+
+std::string machine_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  if (!id.empty()) return id;
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
 }
 
 std::string to_json(const Calibration& figures) { return nlohmann::json(figures).dump(); }

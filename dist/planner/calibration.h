@@ -72,6 +72,9 @@ struct CalibrationOptions {
 ///            longer below 20 Mbit/s. 0.3 s for each direction alone; some 0.1 s for each codec, and size
 std::vector<Calibration> calibrate(const Worker& worker, const CalibrationOptions& options);
 
+/// What is the same in all processes of one machine, containers and network namespaces included, and nowhere else.
+std::string machine_id();
+
 /// One object with these figures, and back.
 /// throws DataError, which names `source`, if the text is none, or a figure is none that a machine can have
 std::string to_json(const Calibration& figures);

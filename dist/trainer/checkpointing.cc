@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <random>
 
 #include "dist/collective/meeting.h"
@@ -116,6 +117,13 @@ void Checkpointing::require_same_training(const std::string& fingerprint, const 
                line(m.fingerprint, "precision"), line(fingerprint, "precision"));
 }
 
+/// Whether the checkpoint that is resumed lies there, however the folder is named.
+bool Checkpointing::goes_on_in(const std::string& directory) const {
+  std::error_code error;
+  return resumed_ && (o_.resume == directory ||
+                      std::filesystem::equivalent(std::filesystem::absolute(folder_).parent_path(), directory, error));
+}
+
 StateDict Checkpointing::state() const {
   const BusyAt busy("reads a checkpoint", folder_);
   return CheckpointStore::read_rank(folder_, worker_.rank);
@@ -130,9 +138,7 @@ void Checkpointing::claim(const std::string& fingerprint) {
     store_->claim(worker_.rank, "", false);  // can it write?
     return require_one_folder();
   }
-  const auto claim = [&] {
-    store_->claim(worker_.rank, fingerprint, o_.overwrite || (resumed_ && o_.resume == o_.save));
-  };
+  const auto claim = [&] { store_->claim(worker_.rank, fingerprint, o_.overwrite || goes_on_in(o_.save)); };
   if (worker_.rank == 0) claim();
   dist::check_fingerprint(worker_, concat("save=", o_.save));
   if (worker_.rank != 0) claim();

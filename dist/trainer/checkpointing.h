@@ -39,7 +39,8 @@ class Checkpointing {
   void require_same_training(const std::string& fingerprint, const std::string& processor) const;
 
   /// Makes sure that there is a place to save to, the same one for all ranks. fingerprint : of the training
-  /// throws UsageError  another run saves there, or ranks on other machines do not see it
+  /// throws UsageError  another run saves there, it holds what would be replaced, or ranks on other machines do not see
+  ///                    it
   void claim(const std::string& fingerprint);
   bool saves() const { return store_ != nullptr; }
   /// From now on the folder is this training's, and the last that happens on a rank is recorded there.
@@ -77,6 +78,7 @@ class Checkpointing {
   const Sums& await_sums();
   void complete(std::vector<FileSum> files);
   void require_one_folder();
+  bool goes_on_in(const std::string& directory) const;
 
   dist::Worker& worker_;
   const TrainerOptions& o_;

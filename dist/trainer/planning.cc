@@ -157,7 +157,7 @@ void Trainer::plan_anew_if_due() {
   state.save("strategy/", *strategy_);
   state.save("workload/", workload_, dist::Join::own);
   arena_->set_listener(nullptr);
-  counter_.reset(), dump_.reset(), evaluation_.reset(), strategy_.reset();
+  counter_.reset(), dump_.reset(), gradients_.reset(), evaluation_.reset(), strategy_.reset();
   // Residuals and what each worker keeps of the momentum cannot be taken along: the method stays.
   dist::Allowed allowed = o_.allowed;
   if (plan_.sync.empty()) allowed.methods.clear();

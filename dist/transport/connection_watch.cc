@@ -94,11 +94,13 @@ void ConnectionWatch::waits_for(std::vector<int> ranks) {
 void ConnectionWatch::end(double seconds) const {
   const std::vector<int> stopped = stopped_ranks();
   const int rank = own_rank();
-  const LostRank error(concat("mpi: not all ranks are connected after ", seconds, " s: ",
-                              !stopped.empty()    ? ranks_are(stopped, "is stopped", "are stopped")
-                              : !missing_.empty() ? ranks_are(missing_, "was not heard of", "were not heard of")
-                                                  : "one is stopped, or cannot be reached",
-                              ". Raise --timeout if that is only slow."));
+  const LostRank error(
+      concat("mpi: not all ranks are connected after ", seconds, " s: ",
+             !stopped.empty()    ? ranks_are(stopped, "is stopped", "are stopped")
+             : !missing_.empty() ? ranks_are(missing_, "was not heard of", "were not heard of")
+                                 : "one is stopped, or cannot be reached",
+             ". Raise --timeout if that is only slow",
+             stopped.empty() ? "; laconic doctor --hosts A,B looks at the network between hosts." : "."));
   // One that was heard of may wait for the missing one, and say no more.
   const bool certain = !stopped.empty() || missing_.size() == 1;
   std::this_thread::sleep_for(

@@ -1,8 +1,10 @@
 #include "dist/transport/mpi.h"
 
+#include "dist/transport/single_copy.h"
 #include "dist/transport/socket_watch.h"
 
 #define OMPI_SKIP_MPICXX 1  // the C interface only: the old C++ one does not pass -Wextra
+#include <dlfcn.h>
 #include <mpi.h>
 #include <sched.h>
 
@@ -271,7 +273,7 @@ class MpiTransport final : public Transport {
     if (silent.all) return "No machine acknowledges anything: this one's own cable may be out. ";
     std::string names;
     for (const std::string& ip : silent.machines) names += (names.empty() ? "" : ", ") + ip;
-    return concat(names, " acknowledges nothing: that machine or its cable is gone. ");
+    return concat(names, " acknowledges nothing: that machine or its cable is gone. If neither is, see laconic doctor --hosts. ");
   }
 
   std::optional<Note> hear() override {
@@ -439,11 +441,25 @@ class MpiTransport final : public Transport {
 
 bool mpi_built_in() { return true; }
 
+MpiLibrary mpi_library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";  // "Open MPI v4.1.4, package: …"
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string_view said(text, static_cast<std::size_t>(length));
+  const std::size_t begin = std::min(said.find_first_of("0123456789"), said.size());
+  MpiLibrary library{.version = std::string(said.substr(begin, said.find_first_of(", ", begin) - begin)), .path = ""};
+  Dl_info where{};
+  void* const start = ::dlsym(RTLD_DEFAULT, "MPI_Init");  // the program may have another address for it
+  if (start && ::dladdr(start, &where) != 0 && where.dli_fname) library.path = where.dli_fname;
+  return library;
+}
+
 void start_mpi() {
   int there = 0, provided = 0;
   MPI_Initialized(&there);
   if (there == 0) {
     send_without_asking();
+    avoid_single_copy();
     // The engine lets one thread in at a time: mostly its own, now and then the compute thread.
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     const auto finalize = [](int exit_code, void*) {

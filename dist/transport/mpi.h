@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "dist/transport/connection_watch.h"
 #include "dist/transport/transport.h"
@@ -8,6 +9,13 @@
 namespace laconic::dist {
 
 bool mpi_built_in();  ///< whether this build has MPI
+
+/// The Open MPI that this process has loaded. Both are empty if the build has none.
+struct MpiLibrary {
+  std::string version;  ///< "4.1.4"
+  std::string path;     ///< of its file
+};
+MpiLibrary mpi_library();
 
 /// Initialises MPI unless that has been done. It is finalised when the process ends in order: with exit code 0, or with
 /// one that tells a signal (above 128), on the thread that calls exit(). After an error it is not: the other ranks may

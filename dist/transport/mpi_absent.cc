@@ -4,6 +4,8 @@ namespace laconic::dist {
 
 bool mpi_built_in() { return false; }
 
+MpiLibrary mpi_library() { return {}; }
+
 void start_mpi() {
   throw UsageError(
       "mpi: this program was started by mpirun but built without MPI. Install libopenmpi-dev and configure again, or "
