@@ -122,8 +122,7 @@ void print_what_ifs(const LogFile& log, const std::string& path, double step_ms)
     return;
   }
   ResultTable table(false);
-  table.title(
-      "What would shorten it, each with a plan of its own, simulated with what the run has measured of itself:");
+  table.title("What would shorten it, each by its own best plan, simulated from what the run has measured:");
   table.add({{"change", "", "as it is, simulated"}, {"ms a step", "", own_ms, "{:.1f}"}, {"time a sample", "", ""}});
   for (const WhatIf& w : what_ifs.all())
     table.add({{"change", "", w.change},
@@ -186,7 +185,6 @@ int explain(const std::vector<std::string>& arguments) {
   }
   if (const std::string waits = longest_waits(log.plan); !waits.empty())
     fmt::print("\nThe plan expects to wait longest for {}.\n", waits);
-  // A worker or a link that is slower than the others is to be named here, from what the log tells of each.
   print_what_ifs(log, path, step.value);
   return 0;
 }
