@@ -106,18 +106,6 @@ std::string joined_lines(const std::string& text) {
   return joined;
 }
 
-/// The text with its longer lines broken. What goes on is indented: commands stand in lines of their own.
-std::string with_lines_of(const std::string& text, std::size_t width) {
-  std::string all;
-  for (const std::string& line : split(text, '\n')) {
-    std::string fit = letters(line) > width ? broken(line, width - 6) : line;
-    for (std::size_t at = 0; (at = fit.find('\n', at)) != std::string::npos;) fit.insert(++at, 6, ' ');
-    all += fit + "\n";
-  }
-  all.pop_back();
-  return all;
-}
-
 }  // namespace
 
 void format_help(CLI::App& app, int column_width) {
@@ -141,7 +129,7 @@ void format_help(CLI::App& app, int column_width) {
     std::string make_option_desc(const CLI::Option* option) const override {
       const bool required = option->get_required() && !option->get_positional();
       const std::string text = option->get_description() + (required ? " (required)" : "");
-      return broken(help_columns() < kWritten ? joined_lines(text) : text, help_columns() - get_column_width());
+      return fitted(help_columns() < kWritten ? joined_lines(text) : text, help_columns() - get_column_width(), 0);
     }
     std::string make_description(const CLI::App* app) const override {
       return broken(CLI::Formatter::make_description(app), help_columns());
@@ -160,7 +148,7 @@ std::string help_text(const CLI::App& app, const std::string& footer) {
   // CLI11 2.6 leaves the word out.
   const std::size_t line = help.find("\n" + app.get_name() + " ");
   if (help.find("Usage: ") == std::string::npos && line != std::string::npos) help.insert(line + 1, "Usage: ");
-  return with_lines_of(help, help_columns());
+  return fitted(help, help_columns(), 6);
 }
 
 }  // namespace laconic

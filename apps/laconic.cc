@@ -8,6 +8,7 @@
 #include "apps/launch.h"
 #include "apps/main.h"
 #include "apps/programs.h"
+#include "apps/terminal.h"
 #include "apps/text.h"
 #include "apps/tools.h"
 #include "apps/version.h"
@@ -73,7 +74,10 @@ int help() {
   print_line("130, 143, 129", "SIGINT, SIGTERM or SIGHUP ended the training, after it had saved what there was");
   std::vector<std::string> names;
   for (const laconic::Program& program : laconic::programs()) names.push_back(program.name);
-  std::printf("\nThe training programs: %s; each tells its options with --help.\n", laconic::join(names, ", ").c_str());
+  const std::string programs = laconic::join(names, ", ");
+  std::printf(
+      "\n%s\n",
+      laconic::for_terminal("The training programs: " + programs + "; each tells its options with --help.").c_str());
   return 0;
 }
 

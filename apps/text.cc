@@ -88,6 +88,23 @@ std::string broken(const std::string& text, std::size_t width) {
   return out;
 }
 
+std::string fitted(const std::string& text, std::size_t width, std::size_t indent) {
+  std::string all;
+  for (const std::string& line : split(text, '\n')) {
+    std::size_t column = 0;
+    if (const auto gap = line.find("  ", line.find_first_not_of(' ')); gap != std::string::npos)
+      column = line.find_first_not_of(' ', gap);
+    const bool beside = column > 0 && column + 16 <= width;
+    const std::size_t from = beside ? column : 0, room = width - (beside ? column : indent);
+    std::string rest = letters(line) > width ? broken(line.substr(from), room) : line.substr(from);
+    for (std::size_t at = 0; (at = rest.find('\n', at)) != std::string::npos;)
+      rest.insert(++at, beside ? column : indent, ' ');
+    all += line.substr(0, from) + rest + "\n";
+  }
+  all.pop_back();
+  return all;
+}
+
 std::string help_line(const std::string& head, const std::string& text, std::size_t column) {
   std::string lines = broken(text, help_columns() - column);
   for (std::size_t at = 0; (at = lines.find('\n', at)) != std::string::npos;) lines.insert(++at, column, ' ');

@@ -28,6 +28,10 @@ std::string first_letters(const std::string& text, std::size_t most);
 /// Breaks lines at blanks, where they have more letters.
 std::string broken(const std::string& text, std::size_t width);
 
+/// Breaks longer lines likewise. What goes on stands under the line's last column, if blanks set it off, else behind
+/// `indent` blanks.
+std::string fitted(const std::string& text, std::size_t width, std::size_t indent);
+
 /// Returns a line of --help, "  HEAD    TEXT" with its end; or several, with the text in the same column, from 0.
 std::string help_line(const std::string& head, const std::string& text, std::size_t column);
 

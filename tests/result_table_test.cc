@@ -68,6 +68,11 @@ TEST(Text, LinesBreakAtBlanksByTheirLetters) {
   EXPECT_EQ(broken("… – … –", 7), "… – … –");
   EXPECT_EQ(broken("… – … –", 6), "… – …\n–");
   EXPECT_EQ(broken("unbreakable", 4), "unbreakable");
+  EXPECT_EQ(fitted("  --option A  what it is for\n  two three four", 30, 4),
+            "  --option A  what it is for\n  two three four");
+  EXPECT_EQ(fitted("  --option A  what it is for, and why", 31, 4),
+            "  --option A  what it is for,\n              and why");
+  EXPECT_EQ(fitted("two three four five", 10, 2), "two\n  three\n  four\n  five");
   EXPECT_EQ(first_letters("a…b…", 3), "a…b");
   EXPECT_EQ(first_letters("ab", 3), "ab");
 }

@@ -7,6 +7,7 @@
 
 #include "apps/compare/compare.h"
 #include "apps/presets.h"
+#include "apps/terminal.h"
 #include "apps/text.h"
 #include "core/error.h"
 #include "core/parse.h"
@@ -219,9 +220,10 @@ std::string compare_help() {
       "Usage: laconic compare APP [options of APP for all] --vs \"[LABEL: ]OPTIONS\" --vs ... [options]\n\n";
   CompareOptions unused;
   for (const Own& own : own_options(unused)) text += help_line(own.name + " " + own.type, own.help, 29);
-  return text + help_line("-h,--help", "this text", 29) +
-         "\nExample:\n  laconic compare mnist --workers 4 --epochs 2 --repeat 3 \\\n"
-         "    --vs \"ring: --allreduce ring\" --vs \"butterfly: --allreduce butterfly\"\n";
+  text += help_line("-h,--help", "this text", 29) +
+          "\nExample:\n  laconic compare mnist --workers 4 --epochs 2 --repeat 3 \\\n"
+          "    --vs \"ring: --allreduce ring\" --vs \"butterfly: --allreduce butterfly\"\n";
+  return fitted(text, help_columns(), 6);
 }
 
 std::vector<std::string> words_of(const CompareOptions& o, const OptionSet& set) {
