@@ -17,7 +17,9 @@ namespace {
 std::string name_in(const std::string& text) {
   std::smatch version;
   const std::string head = text.substr(0, 500);
-  if (std::regex_search(head, version, std::regex(R"(\(Open MPI\) (\S+))"))) return "Open MPI " + version[1].str();
+  // Debian's mpirun.openmpi calls itself (OpenRTE), the same program as mpirun (Open MPI).
+  if (std::regex_search(head, version, std::regex(R"(\((?:Open MPI|OpenRTE)\) (\S+))")))
+    return "Open MPI " + version[1].str();
   if (std::regex_search(head, version, std::regex(R"(HYDRA build details:\s+Version:\s+(\S+))")))
     return "MPICH's Hydra " + version[1].str();
   const std::string line = head.substr(0, head.find('\n'));

@@ -301,7 +301,6 @@ void take_outputs(const TrainOptions& o, OutputLocks& locks) {
   for (const auto& [path, option] :
        {std::pair{&o.trace, "--trace"}, {&o.report, "--report"}, {&o.export_path, "--export"}})
     locks.take_name(*path, option);
-  if (o.eval_only) return;
   locks.take_folder(o.tensorboard, "--tensorboard");
   locks.take_folder(o.trainer.dump_gradients, "--dump-gradients");
 }

@@ -37,7 +37,7 @@ class BusyThread {
 class Busy {
  public:
   enum class With : std::uint8_t {
-    work,  ///< takes as long as it takes
+    work,  ///< takes as long as it takes: where that is longer than the time-out the rank says so, if there are others
     files  ///< which may never come: the rank says every WorldOptions::tell_seconds what it waits for
   };
   /// does : "evaluates"; lives as long as this

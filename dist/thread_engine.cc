@@ -180,7 +180,7 @@ bool ThreadEngine::turn() {
   std::optional<RunningList> taken = queue_.take();
   if (!taken) return false;
   if (size_ == 1) {  // the rest is the compute thread's (run_here)
-    watch_.tell_of_files();
+    watch_.tell_what_takes_long();
     return true;
   }
   if (!taken->empty()) watch_.moved();
@@ -275,7 +275,7 @@ void ThreadEngine::beat() {
     beside_waits_since_ = beside_ == nullptr ? std::nullopt : beside_->waits_since();
   }
   watch_.exchange_notes();
-  watch_.tell_of_files();
+  watch_.tell_what_takes_long();
 }
 
 void ThreadEngine::wait_until(const std::function<bool()>& reached, const std::string& what) {

@@ -203,9 +203,8 @@ WorldReport run_workers(const WorldOptions& options, const std::function<void(Wo
     ThreadEngine engine([&] { return make_mpi_transport(options.type_of_service, &*connecting); },
                         options.timeout_seconds, options.tell_seconds);
     connecting.reset();
-    require<UsageError>(engine.size() == ranks, "mpirun started ", ranks, " ranks (OMPI_COMM_WORLD_SIZE), and ",
-                        engine.size(), " of them ", engine.size() == 1 ? "trains" : "train", " together, for ",
-                        how_to_meet(ranks));
+    require<UsageError>(engine.size() == ranks, "mpirun started ", ranks,
+                        " ranks (OMPI_COMM_WORLD_SIZE), and they do not meet, for ", how_to_meet(ranks));
     run_rank(
         engine, servers,
         [&](Worker& worker) {

@@ -104,7 +104,7 @@ TEST(EndToEnd, ASlowLinkIsNamedAtTheEnd) {
 TEST(EndToEnd, ComputesWithTheProcessorsThatItMayUse) {
   const Cores cores = cores_of_process();
   if (cores.allowed.size() < 2 || cores.usable() < 2) GTEST_SKIP() << "one processor";
-  const std::string one = concat("taskset -c ", cores.allowed.back(), " "),
+  const std::string one = concat("taskset -c ", cores.allowed.back(), " env "),
                     said = concat("1 thread each (of ", cores.online, " processors this process may use 1)");
   const Result alone = run("mnist --data synthetic:16,8 --batch 4 --steps 1 --eval-every 0", one);
   EXPECT_TRUE(has(alone.out, said)) << alone.out << alone.err;
@@ -817,11 +817,11 @@ TEST(HowTrainingsEnd, AProcessThatStopsBeforeItIsConnectedIsNamedOnce) {
 TEST(HowTrainingsEnd, ARankThatEvaluatesForLongerThanTheTimeoutIsWaitedFor) {
   NEEDS_MPIRUN();
   const TempFolder dir;
-  const std::string log = dir / "log";  // from the first step on rank 1 has a tenth of its processor
-  const std::string slow = "(until grep -q '\"step\"' " + log + " 2>/dev/null; do sleep 0.02; done\n" +
-                           "while kill -STOP $$; do sleep 0.18; kill -CONT $$; sleep 0.02; done) 2>/dev/null &";
+  const std::string log = dir / "log";  // from its first line on rank 1 has a fifteenth of its processor
+  const std::string slow = "(until [ -s " + log + " ]; do sleep 0.02; done\nwhile kill -STOP $$; do sleep 0.28; " +
+                           "kill -CONT $$; sleep 0.02; done) 2>/dev/null &";
   const Result r = run("laconic launch -n 2 " + killed_app(dir, slow) +
-                       " --data synthetic:80,8000 --batch 8 --epochs 1 --threads 1 --timeout 2 --log " + log);
+                       " --data synthetic:80,30000 --batch 8 --epochs 1 --threads 1 --timeout 2 --log " + log);
   EXPECT_EQ(r.exit_code, 0) << r.err;
 }
 

@@ -315,18 +315,48 @@ TEST(Engine, WaitsPatientlyForARankThatLives) {
       4.0);  // a rank that gets no processor for so long would count as silent
 }
 
+/// What is written to stderr while it lives.
+class KeptStderr {
+ public:
+  KeptStderr() : before_(::dup(2)), file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)) {
+    ::dup2(file_, 2);
+  }
+  ~KeptStderr() { ::dup2(before_, 2), ::close(before_), ::close(file_); }
+  KeptStderr(const KeptStderr&) = delete;
+  KeptStderr& operator=(const KeptStderr&) = delete;
+
+  std::string text() const { return file_text(path_); }
+  int times(const std::string& part) const {
+    int found = 0;
+    const std::string all = text();
+    for (auto at = all.find(part); at != all.npos; at = all.find(part, at + 1)) ++found;
+    return found;
+  }
+  /// Waits until it has come so often; false after a minute.
+  bool comes(const std::string& part, int often) const {
+    for (int i = 0; i < 6000 && times(part) < often; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return times(part) >= often;
+  }
+
+ private:
+  const TempFolder folder_;
+  const std::string path_ = folder_ / "stderr";
+  const int before_, file_;
+};
+
 TEST(Engine, WaitsForARankThatSaysWhatItIsBusyWith) {
-  on_ranks(
-      3,
-      [](Worker& w) {
-        w.engine.run("hello", barrier);
-        if (w.rank == 1) {
-          const Busy busy(Busy::With::work, "evaluates");
-          std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-        }
-        w.engine.run("meeting", barrier);
-      },
-      2.0);  // a rank that gets no processor for so long would count as silent
+  const KeptStderr kept;
+  bool told = false;
+  run_workers({.workers = 3, .timeout_seconds = 2, .tell_seconds = 0.02}, [&](Worker& w) {
+    w.engine.run("hello", barrier);
+    if (w.rank == 1) {
+      const Busy busy(Busy::With::work, "evaluates");
+      told = kept.comes("laconic: note: rank 1 evaluates (", 1);  // at the time-out
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    }
+    w.engine.run("meeting", barrier);
+  });
+  EXPECT_TRUE(told) << kept.text();
 }
 
 TEST(Engine, ARankThatWaitsForOthersIsNotBusy) {
@@ -421,34 +451,19 @@ TEST(Engine, ALostRankIsNamedWhileAnotherIsBusyAndWithWhat) {
 
 TEST(Engine, ARankSaysWhatFilesItWaitsForAgainAndAgain) {
   for (const int N : {1, 2}) {
-    const TempFolder folder;
-    const std::string path = folder / "stderr";
-    const int before = ::dup(2), file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    ::dup2(file, 2);
-    const auto times = [&](const std::string& line) {
-      int found = 0;
-      const std::string text = file_text(path);
-      for (auto at = text.find(line); at != text.npos; at = text.find(line, at + 1)) ++found;
-      return found;
-    };
-    const std::string line = concat("laconic: note: rank ", N - 1, " waits for its data (n01/x.JPEG, ");
+    const KeptStderr kept;
     bool told = false;
     run_workers({.workers = N, .tell_seconds = 0.02}, [&](Worker& w) {
-      if (w.rank < N - 1) return w.engine.run("meeting", barrier);
-      {
+      if (w.rank == N - 1) {
         const Busy evaluates(Busy::With::work, "evaluates");
         std::this_thread::sleep_for(std::chrono::milliseconds(100));  // in which nothing is to be said
         const Busy waits(Busy::With::files, "waits for its data", [] { return "n01/x.JPEG"; });
-        for (int i = 0; i < 6000 && !told; ++i) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(10));
-          told = times(line) >= 2;
-        }
+        told = kept.comes(concat("laconic: note: rank ", N - 1, " waits for its data (n01/x.JPEG, "), 2);
       }
       w.engine.run("meeting", barrier);
     });
-    ::dup2(before, 2), ::close(before), ::close(file);
-    EXPECT_TRUE(told) << file_text(path);
-    EXPECT_EQ(times("evaluates"), 0) << file_text(path);
+    EXPECT_TRUE(told) << kept.text();
+    EXPECT_EQ(kept.times("evaluates"), 0) << kept.text();
   }
 }
 

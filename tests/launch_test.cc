@@ -58,6 +58,7 @@ TEST(Launch, TheMpirunIsThatOfTheLibrary) {
       {"mpirun", "HYDRA build details:\n    Version:                                 4.0.2\n"},
       {"intel", "Intel(R) MPI Library for Linux* OS, Version 2021.11 Build 20231005 (id: 74c4a23)\n"},
       {"same", "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n"},
+      {"mpirun.openmpi", "mpirun.openmpi (OpenRTE) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n"},
       {"older", "mpirun (Open MPI) 4.0.5\n"},
       {"five", "mpirun (Open MPI) 5.0.7\n"}};
   const auto chosen = [&](const std::vector<std::string>& candidates, const std::string& library = "4.1.4") {
@@ -66,6 +67,7 @@ TEST(Launch, TheMpirunIsThatOfTheLibrary) {
     });
   };
   EXPECT_EQ(chosen({"mpirun", "same", "older"}).path, "same");
+  EXPECT_EQ(chosen({"mpirun", "mpirun.openmpi"}).path, "mpirun.openmpi") << "Debian's own name";
   EXPECT_EQ(chosen({"older", "five", "same"}).path, "same") << "of its own version";
   EXPECT_EQ(chosen({"mpirun", "five", "older"}).path, "older") << "else of its major version";
   EXPECT_EQ(chosen({"gone", "same"}).name, "Open MPI 4.1.4");

@@ -498,6 +498,7 @@ TEST(Resume, TheRateGoesOnWhereItWasWithOtherWorkers) {
     EXPECT_NEAR(later[0].lr, before, recipe.trainer.lr * go_on / 59);
     recipe.workers = begin;
     recipe.trainer.resume = other.path() + "/checkpoint-000000000060", recipe.trainer.save.clear();
+    recipe.trainer.save_every.reset();
     EXPECT_NEAR(train(recipe).steps[0].lr, later[11].lr, recipe.trainer.lr * go_on / 59);
   }
 }

@@ -49,10 +49,12 @@ TEST(Straggler, IsWhoWaitsForItsData) {
 TEST(Straggler, OrTheLinkThatTakesLong) {
   RanksReport r = four();
   r.exposed_ms = {200, 200, 200, 200}, r.sending_ms[2] = 200;
-  EXPECT_EQ(straggler_in(r), "Worker 2 sends at 40.0 Mbit/s where the others send at 800: its link holds all up.");
+  EXPECT_EQ(straggler_in(r),
+            "Worker 2 sends at 40.0 Mbit/s, the others more than 3 times as fast: its link holds all up.");
   r.sending_ms[3] = 190;
   EXPECT_EQ(straggler_in(r),
-            "Workers 2 and 3 send at 40.0 Mbit/s where the others send at 800: the link of one of them holds all up.");
+            "Workers 2 and 3 send at 40.0 Mbit/s, the others more than 3 times as fast: the link of one of them holds "
+            "all up.");
   r.sending_ms = {10, 190, 10, 200};
   EXPECT_EQ(straggler_in(r), "") << "not neighbours: the last ranks of two machines, whose link others share";
   r = four();

@@ -12,6 +12,7 @@ class BusyObserver final : public Observer {
   void on_step(const StepReport& r) override { tell(&Observer::on_step, r); }
   void on_eval(const EvalReport& r) override { tell(&Observer::on_eval, r); }
   void on_test(const EvalReport& r) override { tell(&Observer::on_test, r); }
+  void on_ranks(const RanksReport& r) override { tell(&Observer::on_ranks, r); }
   void on_ledger(const LedgerReport& r) override { tell(&Observer::on_ledger, r); }
   void on_contradiction(const Contradiction& r) override { tell(&Observer::on_contradiction, r); }
   void on_plan(const dist::Receipt& r) override { tell(&Observer::on_plan, r); }
