@@ -76,6 +76,7 @@ TEST(Checkpoint, ARunThatStartsAnewIsNotTakenForTheOldOne) {
   recipe.trainer.save_every = Every{4, true};
   train(recipe);
   recipe.trainer.steps = 2;  // in the same folder, and not as far
+  recipe.trainer.overwrite = true;
   train(recipe);
   EXPECT_EQ(CheckpointStore::newest(folder.path()), folder / "checkpoint-000000000002");
 }
@@ -84,7 +85,7 @@ TEST(Checkpoint, WithoutAManifestItDoesNotCount) {
   TempFolder folder;
   Recipe recipe = saving_in(folder);
   train(recipe);
-  recipe.trainer.steps = 3;
+  recipe.trainer.steps = 3, recipe.trainer.resume = folder.path();
   train(recipe);
   fs::remove(folder / "checkpoint-000000000003/manifest.json");
   fs::remove(folder / "checkpoint-000000000003/rank-1.safetensors");
