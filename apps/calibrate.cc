@@ -42,7 +42,7 @@ void add_calibrate_settings(Settings& s, CalibrateOptions& o) {
           });
   s.value("link", "RATE,LATENCY", "emulated between them, as 100mbit,1ms",
           [&o](const std::string& text, const std::string& where) { o.link = dist::LinkSpec::parse(text, where); });
-  s.whole_number<int>("threads", "T", o.threads, 1, "that compute, of each [cores / workers here]", false);
+  s.whole_number<int>("threads", "T", o.threads, 1, "that compute, of each [cores that it may use / workers here]", false);
   s.group("Work", Scope::model);
   s.value("codecs", "C,..", "[" + join(o.codecs, ",") + "]", [&o](const std::string& text, const std::string& where) {
     o.codecs.clear();
@@ -117,7 +117,7 @@ void print_calibration(const CalibrateOptions& o, int threads, const dist::Calib
 }
 
 void calibrate_on(dist::Worker& worker, const CalibrateOptions& o) {
-  const int threads = o.threads > 0 ? o.threads : default_threads(worker.size);
+  const int threads = o.threads > 0 ? o.threads : default_threads(worker);
   dist::CalibrationFile file;
   file.of = dist::identities(worker, threads, calibrated_here(emulated_link(o)));
   file.time = std::time(nullptr);
@@ -126,7 +126,9 @@ void calibrate_on(dist::Worker& worker, const CalibrateOptions& o) {
       {.threads = threads, .codecs = o.codecs, .one_way = true, .sizes = o.sizes, .choice = {.selector = "exact"}});
   if (!o.model.empty()) {
     file.model = model_info(o.model).name, file.classes = o.classes, file.batch = o.batch;
-    const std::string mine = to_json(measure_layers(o.model, o.batch, threads, o.steps, "", o.classes));
+    const double threads_per_core = dist::slowest(file.ranks).threads_per_core;
+    const std::string mine =
+        to_json(measure_layers(o.model, o.batch, threads, o.steps, "", o.classes, kCpu, threads_per_core));
     const std::vector<std::string> all = dist::texts_of_all(worker, "times of layers", mine);
     std::vector<dist::LayerTimes> times;
     for (const std::string& text : all) times.push_back(dist::layer_times_from(text, "the times of a rank"));

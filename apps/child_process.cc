@@ -1,11 +1,13 @@
 #include "apps/child_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -13,6 +15,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/parse.h"
 
 extern char** environ;
 
@@ -29,11 +32,10 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 
 std::vector<std::string> clean_environment(const ChildProcess::Environment& extra) {
   std::vector<std::string> result;
-  for (char** e = environ; *e; ++e) {
-    const std::string_view entry(*e);
+  for (std::string& entry : own_environment()) {
     bool drop = is_for_others(entry);
     for (const auto& [name, value] : extra) drop |= entry.starts_with(name + "=");
-    if (!drop) result.emplace_back(entry);
+    if (!drop) result.push_back(std::move(entry));
   }
   for (const auto& [name, value] : extra) result.push_back(name + "=" + value);
   return result;
@@ -52,6 +54,18 @@ constexpr int kToWrite = O_WRONLY | O_CREAT | O_TRUNC;
 bool is_for_others(std::string_view entry) {
   return entry.starts_with("OPENBLAS_") || entry.starts_with("OMP_") || entry.starts_with("GOMP_") ||
          entry.starts_with("KMP_") || entry.starts_with("OMPI_") || entry.starts_with("PMIX_");
+}
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
+  return environment;
+}
+
+std::optional<int> number_in(const std::vector<std::string>& environment, const std::string& name) {
+  for (const std::string& entry : environment)
+    if (entry.starts_with(name + "=")) return number_from<int>(entry.substr(name.size() + 1));
+  return std::nullopt;
 }
 
 int start_program(ProgramStart start, int* pid) {
@@ -137,6 +151,31 @@ bool succeeds(const std::vector<std::string>& command) {
   int pid = -1, status = 0;
   const int failed = start_program({command, {}, SIGKILL, silence}, &pid);
   return !failed && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+std::optional<std::string> output_of(const std::vector<std::string>& command, double seconds) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
+  const auto into_pipe = [&] {
+    return becomes_file(0, "/dev/null", O_RDONLY) && dup2(ends[1], 1) == 1 && becomes_file(2, "/dev/null", O_WRONLY);
+  };
+  int pid = -1, status = 0;
+  const int failed = start_program({command, {}, SIGKILL, into_pipe}, &pid);
+  close(ends[1]);
+  std::string out;
+  char bytes[4096];
+  ssize_t n = failed ? 0 : 1;
+  for (const auto begin = Clock::now(); n > 0;) {
+    pollfd pipe{ends[0], POLLIN, 0};
+    const int left = static_cast<int>(1e3 * (seconds - seconds_since(begin)));
+    n = left > 0 && poll(&pipe, 1, left) > 0 ? read(ends[0], bytes, sizeof bytes) : -1;
+    if (n > 0) out.append(bytes, static_cast<std::size_t>(n));
+  }
+  close(ends[0]);
+  if (failed) return std::nullopt;
+  if (n < 0) kill(pid, SIGKILL);
+  const bool ended = waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  return ended ? std::optional(out) : std::nullopt;
 }
 
 BackgroundProgram::BackgroundProgram(const std::vector<std::string>& command, const std::string& out_path,

@@ -12,6 +12,11 @@ namespace laconic {
 /// OMP_*, GOMP_*, KMP_*, OMPI_* and PMIX_*. None of them is handed down to the programs that are started here.
 bool is_for_others(std::string_view entry);
 
+/// This process's environment, as "NAME=value".
+std::vector<std::string> own_environment();
+/// The whole number that an environment gives by that name; nothing: it does not.
+std::optional<int> number_in(const std::vector<std::string>& environment, const std::string& name);
+
 /// A program as it is started here: without a shell, with what is_for_others taken out of its environment.
 struct ProgramStart {
   std::vector<std::string> words;                                ///< words[0] is looked for in PATH
@@ -76,6 +81,10 @@ class BackgroundProgram {
 /// cannot be started
 int run_to_files(const std::vector<std::string>& command, const std::string& out_path, const std::string& err_path,
                  const std::function<bool()>& watch, double patience_seconds = 30);
+
+/// Runs a command with the same cleaned environment. Returns what it printed; nothing if it could not be started,
+/// ended with another code than 0, or had to be killed after so many seconds.
+std::optional<std::string> output_of(const std::vector<std::string>& command, double seconds = 10);
 
 /// The last line of a file that is not empty; "": it has none, or cannot be read.
 std::string last_line_of(const std::string& path);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "apps/terminal.h"
 #include "apps/text.h"
 
 namespace laconic {
@@ -91,6 +92,22 @@ void refuse_option(const CLI::App& app, const std::string& word, const std::stri
          close.empty() ? "see --help" : "did you mean " + close + "? See --help");
 }
 
+namespace {
+
+constexpr std::size_t kWritten = 100;  // columns that lines of descriptions are broken for by whoever writes them
+
+/// Such a description for other columns: its lines are one, but for those with columns of their own.
+std::string joined_lines(const std::string& text) {
+  const auto has_columns = [](const std::string& line) { return line.find("  ") != std::string::npos; };
+  const std::vector<std::string> lines = split(text, '\n');
+  std::string joined = lines[0];
+  for (std::size_t i = 1; i < lines.size(); ++i)
+    joined += (has_columns(lines[i - 1]) || has_columns(lines[i]) ? "\n" : " ") + lines[i];
+  return joined;
+}
+
+}  // namespace
+
 void format_help(CLI::App& app, int column_width) {
   struct Plain final : CLI::Formatter {
     // As CLI11 2.4 does. Later versions give long names a column of their own.
@@ -111,10 +128,11 @@ void format_help(CLI::App& app, int column_width) {
     }
     std::string make_option_desc(const CLI::Option* option) const override {
       const bool required = option->get_required() && !option->get_positional();
-      return broken(option->get_description() + (required ? " (required)" : ""), kHelpColumns - get_column_width());
+      const std::string text = option->get_description() + (required ? " (required)" : "");
+      return fitted(help_columns() < kWritten ? joined_lines(text) : text, help_columns() - get_column_width(), 0);
     }
     std::string make_description(const CLI::App* app) const override {
-      return broken(CLI::Formatter::make_description(app), kHelpColumns);
+      return broken(CLI::Formatter::make_description(app), help_columns());
     }
   };
   const auto formatter = std::make_shared<Plain>();
@@ -130,7 +148,7 @@ std::string help_text(const CLI::App& app, const std::string& footer) {
   // CLI11 2.6 leaves the word out.
   const std::size_t line = help.find("\n" + app.get_name() + " ");
   if (help.find("Usage: ") == std::string::npos && line != std::string::npos) help.insert(line + 1, "Usage: ");
-  return help;
+  return fitted(help, help_columns(), 6);
 }
 
 }  // namespace laconic

@@ -69,8 +69,11 @@ void add_exchange_settings(Settings& s, const ExchangeTargets& o) {
           "larger weights travel in chunks of rows, those of\nconvolutions with ps and slimdp only [4MiB; 64KiB\n"
           "with ps, 1MiB with slimdp; whole with redsync, its\nneighbours, powersgd, demo and ef21]",
           [o](const std::string& text, const std::string&) { dist::set_chunk(o.plan, text); });
-  s.value("link", "RATE,LATENCY[,JITTER]", "emulate a network between the workers, as 100mbit,1ms",
-          [o](const std::string& text, const std::string& where) { o.link = dist::LinkSpec::parse(text, where); });
+  s.value("link", "RATE,LATENCY[,JITTER]|none", "emulate a network between the workers, as 100mbit,1ms",
+          [o](const std::string& text, const std::string& where) {
+            o.link.reset();
+            if (text != "none") o.link = dist::LinkSpec::parse(text, where);
+          });
   s.value("link-of", "RANK=RATE,LATENCY", "another link for this worker; may be given again",
           [o](const std::string& text, const std::string& where) {
             const auto equals = text.find('=');

@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <map>
+#include <cmath>
 
 #include "apps/log_file.h"
 #include "apps/result_table.h"
@@ -14,13 +14,13 @@
 #include "apps/tools.h"
 #include "core/error.h"
 #include "core/parse.h"
-#include "dist/planner/calibration.h"
-#include "dist/planner/simulation.h"
-#include "dist/server/shard.h"
+#include "dist/planner/planner.h"
 #include "layers/models/zoo.h"
 
 namespace laconic {
 namespace {
+
+constexpr double kFar = 0.15;  // from what the run took: then what a simulation says of changes is worth nothing
 
 /// Names up to three buckets for which the plan expects the longest waits.
 std::string longest_waits(const nlohmann::json& plan) {
@@ -35,114 +35,105 @@ std::string longest_waits(const nlohmann::json& plan) {
   return join(words, ", ");
 }
 
-/// A change, and the step that it would give.
+/// A change, and the step that its best plan gives.
 struct WhatIf {
   std::string change;
   double step_ms;
   double samples;  ///< of a step, against those of the run
+  bool taken;      ///< false: the plan does not do what it was allowed
 };
 
-/// Simulates changes with what the run has measured of itself.
+/// Simulates the run, and changes of it, with what it has measured of itself. Each change has a plan of its own, which
+/// the same search finds.
 class WhatIfs {
  public:
   WhatIfs(const LogFile& log, const std::string& path)
-      : plan_(log.plan),
-        overlap_(dist::overlap_named(log.run.value("overlap", "forward"))),
-        path_(path),
-        group_(dist::calibration_from(log.plan["measured"].dump(), path)),
-        times_(dist::layer_times_from(log.plan["layers"].dump(), path)),
-        ghost_(log.run.value("model", ""), log.plan.value("classes", 0)) {}
+      : ghost_(log.run.value("model", ""), log.plan.value("classes", 0)),
+        plan_(dist::Plan::from_json(log.plan["plan"].dump(), ghost_.arena.parameters(), path)),
+        facts_{.parameters = ghost_.arena.parameters(),
+               .times = dist::layer_times_from(log.plan["layers"].dump(), path),
+               .group = dist::calibration_from(log.plan["measured"].dump(), path),
+               .overlap = dist::overlap_named(log.run.value("overlap", "forward")),
+               .codec_feedback = log.plan.value("codec_feedback", false),
+               .momentum = 0.9} {
+    // Its plan does nothing that was not allowed.
+    const std::string bounded = "inceptionn:";
+    facts_.allowed.sixteen_bits = plan_.codec == "bf16";
+    if (plan_.codec.starts_with(bounded)) facts_.allowed.bounded = plan_.codec.substr(bounded.size());
+    if (plan_.sync.empty()) return;
+    dist::MethodChoice::Settings settings;
+    if (log.plan.contains("settings"))
+      for (const auto& [name, text] : log.plan["settings"].items())
+        settings.emplace_back(name, text.get<std::string>());
+    facts_.allowed.methods.emplace_back(plan_.sync, settings);
+  }
 
-  std::vector<WhatIf> all() {
+  double as_it_is_ms() const { return 1e3 * dist::simulate_plan(facts_, plan_); }
+
+  std::vector<WhatIf> all() const {
     std::vector<WhatIf> found;
-    const auto add = [&](const std::string& change, double seconds, double samples = 1) {
-      found.push_back({change, 1e3 * seconds, samples});
+    const auto add = [&](const std::string& change, double samples, bool allows, const auto& make) {
+      dist::PlanningFacts facts = facts_;
+      make(facts);
+      const dist::Planned best = dist::make_best_plan(facts);
+      const bool same = best.plan.codec == plan_.codec && best.plan.sync == plan_.sync;
+      found.push_back({change, best.receipt.step_ms, samples, !allows || !same});
     };
-    add("as it is, simulated", step({}));
-    add("sums through 16 bits: --codec bf16", step({.own_plan = false, .codec = "bf16"}));
-    add("RedSync: --sync redsync --density 0.01 --no-mask", step({.own_plan = false, .sync = "redsync"}));
-    add("a link of twice the rate", step({.rate = 2}));
-    add("half the latency", step({.latency = 0.5}));
-    add("twice the batch, which takes twice as long to compute", step({.batch = 2}), 2);
+    if (!facts_.allowed.sixteen_bits && facts_.group.codecs.contains("bf16"))
+      add("sums through 16 bits: --allow 16bit", 1, true, [](auto& facts) { facts.allowed.sixteen_bits = true; });
+    if (!facts_.allowed.find("redsync") && facts_.group.work.per_gathered_element > 0)
+      add("RedSync: --allow sparse:0.01", 1, true, [](auto& facts) {
+        facts.allowed.methods.emplace_back("redsync", Settings{{"density", "0.01"}});
+      });
+    add("a link of twice the rate", 1, false, [](auto& facts) { facts.group.bytes_per_second *= 2; });
+    add("half the latency", 1, false, [](auto& facts) { facts.group.latency_seconds /= 2; });
+    add("twice the batch, which takes twice as long to compute", 2, false, [](auto& facts) {
+      for (auto& layer : facts.times.layers) {
+        layer.forward_ms *= 2, layer.backward_ms *= 2;
+        for (auto& p : layer.parameters) p.ready_ms *= 2;
+      }
+    });
     return found;
   }
 
  private:
-  struct Change {
-    bool own_plan = true;  // the run's, else that of these
-    std::string codec = "none", sync = "allreduce";
-    double rate = 1, latency = 1, batch = 1;
-  };
+  using Settings = dist::MethodChoice::Settings;
 
-  double step(const Change& change) {
-    dist::SimulatedTraining training{.parameters = dist::infos_of(ghost_.arena.parameters()), .times = times_};
-    using Settings = std::vector<std::pair<std::string, std::string>>;
-    const std::string sync = change.own_plan ? plan_.value("sync", "allreduce") : change.sync;
-    Settings settings;
-    if (change.own_plan && plan_.contains("settings"))
-      for (const auto& [name, text] : plan_["settings"].items()) settings.emplace_back(name, text.get<std::string>());
-    else if (!change.own_plan && sync == "redsync")
-      settings = {{"density", "0.01"}, {"no-mask", ""}};
-    training.method = dist::method(sync, settings);
-    training.facts = {.workers = group_.workers, .momentum = 0.9, .overlap = overlap_};
-    dist::PlanOptions options;
-    dist::set_codec(options, change.codec);
-    training.method->shape(options, training.facts);
-    if (change.own_plan) {
-      training.plan = dist::Plan::from_json(plan_.at("plan").dump(), ghost_.arena.parameters(), path_);
-      training.facts.codec_feedback = plan_.value("codec_feedback", false);
-    } else {
-      training.plan = dist::make_plan(ghost_.arena.parameters(), options, group_.workers);
-    }
-    const std::string& codec = training.plan.codec;
-    for (auto& layer : training.times.layers) {
-      layer.forward_ms *= change.batch, layer.backward_ms *= change.batch;
-      for (auto& p : layer.parameters) p.ready_ms *= change.batch;
-    }
-    if (codec != "none" && !group_.codecs.contains(codec)) group_.codecs[codec] = dist::measure_codec(codec);
-    dist::VirtualNetwork network = group_.network(codec);
-    if (training.plan.sparse()) {
-      const double density = options.sparse.density;
-      if (!residuals_.contains(density)) residuals_[density] = dist::measure_residual({.selector = "trimmed"}, density);
-      const dist::ResidualSpeed& residual = residuals_[density];
-      network.work.per_gathered_element = residual.gather, network.work.per_selected_element = residual.select;
-      network.work.per_scattered_element = residual.scatter;
-    }
-    dist::LinkSpec& link = network.links.all;
-    link.bits_per_second = static_cast<std::int64_t>(change.rate * static_cast<double>(link.bits_per_second));
-    link.latency = dist::LinkDuration(std::llround(change.latency * static_cast<double>(link.latency.count())));
-    network.mirrored = dist::is_alike(training, network);
-    return dist::simulate_step(training, network).seconds;
-  }
-
-  const nlohmann::json& plan_;
-  const dist::Overlap overlap_;
-  const std::string path_;
-  dist::Calibration group_;
-  const dist::LayerTimes times_;
   const GhostModel ghost_;
-  std::map<double, dist::ResidualSpeed> residuals_;  // by density
+  const dist::Plan plan_;
+  dist::PlanningFacts facts_;
 };
 
 bool is_of_zoo(const std::string& model) {
   return std::ranges::any_of(models_of_zoo(), [&](const ModelInfo& m) { return m.name == model; });
 }
 
-void print_what_ifs(const LogFile& log, const std::string& path) {
+/// step_ms : as the run took it
+void print_what_ifs(const LogFile& log, const std::string& path, double step_ms) {
   if (!is_of_zoo(log.run.value("model", ""))) {
     fmt::print("\nWhat would shorten it cannot be simulated: the model is none of the zoo.\n");
     return;
   }
-  const std::vector<WhatIf> all = WhatIfs(log, path).all();
+  const WhatIfs what_ifs(log, path);
+  const double own_ms = what_ifs.as_it_is_ms();
+  if (std::abs(own_ms - step_ms) > kFar * step_ms) {
+    fmt::print("\nThe simulation of this run takes {:.4g} ms a step and the run took {:.4g}: no advice is given.\n",
+               own_ms, step_ms);
+    return;
+  }
   ResultTable table(false);
-  table.title("What would shorten it, simulated with what the run has measured of itself:");
-  for (const WhatIf& w : all) {
-    const double per_sample = w.step_ms / w.samples / all[0].step_ms - 1;
+  table.title("What would shorten it, each by its own best plan, simulated from what the run has measured:");
+  table.add({{"change", "", "as it is, simulated"}, {"ms a step", "", own_ms, "{:.1f}"}, {"time a sample", "", ""}});
+  for (const WhatIf& w : what_ifs.all())
     table.add({{"change", "", w.change},
                {"ms a step", "", w.step_ms, "{:.1f}"},
-               {"time a sample", "", &w == &all[0] ? "" : fmt::format("{:+.0f} %", 100 * per_sample)}});
-  }
+               {"time a sample", "",
+                w.taken ? fmt::format("{:+.0f} %", 100 * (w.step_ms / w.samples / own_ms - 1)) : "not shorter"}});
   fmt::print("{}\nNothing of this says what would be learned: laconic compare does.\n", table.text());
+}
+
+void print_straggler(const LogFile& log) {
+  if (const std::string sentence = straggler_in(log.ranks); !sentence.empty()) fmt::print("\n{}\n", sentence);
 }
 
 }  // namespace
@@ -187,13 +178,14 @@ int explain(const std::vector<std::string>& arguments) {
       table.add(
           {{"part", "", part.what}, {"ms", "", ms, "{:.2f}"}, {"of a step", "", ms / step.value, "{:.1f} %", 100}});
   fmt::print("\n{}", table.text());
+  print_straggler(log);
   if (!planned) {
     fmt::print("\nThe log has no measured plan: with --plan auto it would tell what would shorten a step.\n");
     return 0;
   }
   if (const std::string waits = longest_waits(log.plan); !waits.empty())
     fmt::print("\nThe plan expects to wait longest for {}.\n", waits);
-  print_what_ifs(log, path);
+  print_what_ifs(log, path, step.value);
   return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/parse.h"
+#include "dist/trainer/straggler.h"
 
 namespace laconic {
 namespace {
@@ -33,7 +34,7 @@ double shortest(double value) {
   return std::stod(number_text(single));
 }
 
-constexpr const char* kKinds[] = {"run", "step", "eval", "test", "ledger", "memory", "plan"};
+constexpr const char* kKinds[] = {"run", "step", "eval", "test", "ledger", "memory", "plan", "ranks"};
 
 bool is_line_of_log(const nlohmann::json& line) {
   return line.is_object() &&
@@ -124,6 +125,13 @@ std::string to_json(const LedgerReport& r) {
   return Json{{"ledger", {{"step", r.step}, {"parameters", array(r.form, r.rows)}}}}.dump();
 }
 
+std::string to_json(const RanksReport& r) {
+  Json ranks = {{"step", r.step}, {"steps", r.steps}};
+  for (const RanksFigure& figure : kRanksFigures)
+    for (const double value : r.*figure.values) ranks[figure.name].push_back(rounded(value));
+  return Json{{"ranks", std::move(ranks)}}.dump();
+}
+
 std::string to_json(const RunInfo& info, const RunSummary& s) {
   Json all = {{"model", info.model},
               {"data", info.data},
@@ -153,19 +161,34 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
   if (s.last_eval) all["eval"] = object(*s.last_eval);
   if (s.test) all["test"] = object(*s.test);
   if (!s.ledger.empty()) all["ledger"] = array(s.ledger_form, s.ledger);
+  if (!s.straggler.empty()) all["straggler"] = s.straggler;
   if (!s.stopped.empty()) all["stopped"] = s.stopped;
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string plan_to_json(const std::string& plan, const std::string& travels, const std::string& computing) {
-  return concat("{\"plan\": ", plan, ", \"travels\": \"", travels,
-                "\", \"computing\": ", Json(computing).dump(-1, ' ', false, Json::error_handler_t::replace), "}");
+std::string to_json(const Described& t, const RunInfo& info) {
+  Json all = {{"travels", t.travels},         {"computing", t.computing},
+              {"workers", info.workers},      {"servers", t.servers},
+              {"seed", t.seed},               {"total_steps", info.total_steps},
+              {"overlap", info.overlap},      {"accumulate", info.accumulate},
+              {"device", t.device},           {"precision", t.precision}};
+  if (t.link)
+    all["link"] = {{"bits_per_second", t.link->bits_per_second}, {"latency_ns", t.link->latency.count()}};
+  const std::string others = all.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return concat("{\"plan\": ", t.plan, ", ", others.substr(1));
 }
 
 std::string run_to_json(const std::string& model, std::uint64_t seed, const std::string& command) {
   const Json run = {{"version", version()}, {"commit", commit()}, {"machine", machine()},
                     {"model", model},       {"seed", seed},       {"command", command}};
   return run.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string run_to_json(const std::string& run, const RunInfo& info) {
+  Json all = ordered_json_from(run, "a run");
+  all["accumulate"] = info.accumulate, all["exchange_every"] = info.exchange_every, all["overlap"] = info.overlap;
+  all["total_steps"] = info.total_steps;
+  return all.dump();
 }
 
 JsonLog::JsonLog(std::string path, bool append, std::string run, bool trains)
@@ -181,11 +204,7 @@ JsonLog::JsonLog(std::string path, bool append, std::string run, bool trains)
 void JsonLog::on_start(const RunInfo& info) {
   shorten(info);
   batch_ = info.batch, classes_ = info.classes;
-  if (!run_.empty()) {
-    Json run = ordered_json_from(run_, "a run");
-    run["accumulate"] = info.accumulate, run["exchange_every"] = info.exchange_every, run["overlap"] = info.overlap;
-    run_ = run.dump();
-  }
+  if (!run_.empty()) run_ = run_to_json(run_, info);
   if (info.receipt) on_plan(*info.receipt);
 }
 
@@ -230,6 +249,7 @@ void JsonLog::line(std::string text) {
 void JsonLog::on_step(const StepReport& report) { line(to_json(report)); }
 void JsonLog::on_eval(const EvalReport& report) { line(to_json(report)); }
 void JsonLog::on_test(const EvalReport& report) { line(to_json(report, "test")); }
+void JsonLog::on_ranks(const RanksReport& report) { line(to_json(report)); }
 void JsonLog::on_ledger(const LedgerReport& report) { line(to_json(report)); }
 void JsonLog::on_end(const RunSummary& s) {
   if (s.memory_bytes_peak && s.activation_bytes_peak)

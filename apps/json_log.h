@@ -21,17 +21,32 @@ std::string to_json(const EvalReport& report, const char* kind = "eval");
 /// The method says which figures follow (Method::ledger); one that was not measured is left out.
 std::string to_json(const LedgerReport& report);
 
+/// {"ranks":{"step":100,"steps":99,"compute_ms":[41.2,...],"data_ms":[...],"exposed_ms":[...],"sending_ms":[...],
+/// "bytes_sent":[...]}}: lists by rank.
+std::string to_json(const RanksReport& report);
+
 /// The object that --json prints on the last line: what ran, and what came of it (RunSummary), with "eval", "test" and
 /// "ledger" as above where there are any.
 std::string to_json(const RunInfo& info, const RunSummary& summary);
 
 /// {"version":...,"commit":...,"model":...,"seed":...,"command":...}: what a log is of.
 std::string run_to_json(const std::string& model, std::uint64_t seed, const std::string& command);
+/// That object with what is known when training starts: accumulate, exchange_every, overlap, total_steps.
+std::string run_to_json(const std::string& run, const RunInfo& info);
 
-/// {"plan": …, "travels": …, "computing": …}, as --dry-run --json prints it.
-///   travels     "plan": the plan is all that travels; "nothing"; "more": the method adds to it, or sends less
-///   computing   the options by which it computes: where they are equal, computing alone takes as long
-std::string plan_to_json(const std::string& plan, const std::string& travels, const std::string& computing);
+/// A training as --dry-run --json tells it, for tools that run it: whatever the command line, files of options, presets and
+/// defaults have come to.
+struct Described {
+  std::string plan;       ///< Plan::json()
+  std::string travels;    ///< "plan": the plan is all that travels; "nothing"; "more": the method adds to it, or sends less
+  std::string computing;  ///< options by which it computes: where they are equal, computing alone takes as long
+  int servers = 0;        ///< dedicated ones
+  std::uint64_t seed = 0;
+  std::optional<dist::LinkSpec> link{};  ///< the slowest of all workers' emulated links; none where hosts share a port
+  std::string device, precision;
+};
+/// One object with these, and `workers`, `accumulate`, `overlap` and `total_steps` of `info`.
+std::string to_json(const Described& training, const RunInfo& info);
 
 /// Writes a line of JSON for each step and each evaluation (JSONL), and a last one, {"memory":{"memory_bytes_peak":...,
 /// "activation_bytes_peak":...}}, where these are known: the file of --log. Each line is in the
@@ -49,6 +64,7 @@ class JsonLog final : public Observer {
   void on_eval(const EvalReport& report) override;
   void on_test(const EvalReport& report) override;
   void on_plan(const dist::Receipt& receipt) override;
+  void on_ranks(const RanksReport& report) override;
   void on_ledger(const LedgerReport& report) override;
   void on_end(const RunSummary& summary) override;
 

@@ -1,18 +1,16 @@
-// laconic: the tools that go with the training programs. `launch` and `compare` are part of it. The others are a
-// program of their own beside it, laconic-tools: whoever only trains need not build them.
-#include <unistd.h>
-
-#include <cerrno>
+// laconic: the tools that go with the training programs.
 #include <cstdio>
-#include <cstring>
-#include <iterator>
 #include <string>
 #include <vector>
 
+#include "apps/bench/bench.h"
 #include "apps/compare/compare.h"
 #include "apps/launch.h"
 #include "apps/main.h"
+#include "apps/programs.h"
+#include "apps/terminal.h"
 #include "apps/text.h"
+#include "apps/tools.h"
 #include "apps/version.h"
 #include "core/error.h"
 
@@ -22,7 +20,7 @@ struct Tool {
   const char* name;
   const char* usage;
   const char* what;
-  int (*run)(const std::vector<std::string>& arguments) = nullptr;  ///< nullptr: laconic-tools does
+  int (*run)(const std::vector<std::string>& arguments);
 };
 
 constexpr Tool kTools[] = {
@@ -30,20 +28,27 @@ constexpr Tool kTools[] = {
      laconic::launch},
     {"compare", "compare APP --vs \"...\" --vs \"...\"", "train with several option sets in turns; one table",
      laconic::compare},
-    {"bench", "bench NAME ...", "measurements, beside PyTorch or MPI where there is one"},
-    {"models", "models [--layers NAME]", "the zoo: parameters and work of each model, or of its layers"},
-    {"codec", "codec encode|decode ... IN OUT", "files of float32 with few bits a value"},
-    {"pack", "pack DATA OUT [--size S]", "photographs of a data set in one file"},
+    {"bench", "bench NAME ...", "measurements, beside PyTorch or MPI where there is one", laconic::bench},
+    {"models", "models [--layers NAME]", "the zoo: parameters and work of each model, or of its layers",
+     laconic::list_models},
+    {"codec", "codec encode|decode ... IN OUT", "files of float32 with few bits a value", laconic::codec},
+    {"pack", "pack DATA OUT [--size S]", "photographs of a data set in one file", laconic::pack},
     {"inspect", "inspect NAME ...",
-     "what a method makes of values, whether checkpoints are whole, where a trace's time went"},
-    {"simulate", "simulate --model M --workers N,..", "a training step on a network that is not there"},
-    {"calibrate", "calibrate --workers N", "what ranks, network, codecs and layers take here, for plans"},
-    {"chaos", "chaos PROGRAM ...", "faults at random moments, and whether a training goes on to the same weights"},
-    {"doctor", "doctor [--hosts A,B]", "what this machine has, what is slow or missing for training, and the mend"},
-    {"explain", "explain LOG", "where a training's time went, and what would shorten a step"},
-    {"report", "report LOG... -o PAGE.html", "curves, tables and a timeline of trainings, in one page"},
-    {"reproduce", "reproduce [PAPER [TABLE]]", "the five papers' tables, made again and beside their own"},
-    {"plot", "plot trace FILE -o PICTURE.svg", "a picture of some steps of a recorded training"},
+     "what a method makes of values, whether checkpoints are whole, where a trace's time went", laconic::inspect},
+    {"simulate", "simulate --model M --workers N,..", "a training step on a network that is not there",
+     laconic::simulate},
+    {"calibrate", "calibrate --workers N", "what ranks, network, codecs and layers take here, for plans",
+     laconic::calibrate},
+    {"chaos", "chaos PROGRAM ...", "faults at random moments, and whether a training goes on to the same weights",
+     laconic::chaos},
+    {"doctor", "doctor [--hosts A,B]", "what this machine has, what is slow or missing for training, and the mend",
+     laconic::doctor},
+    {"explain", "explain LOG", "where a training's time went, and what would shorten a step", laconic::explain},
+    {"report", "report LOG... -o PAGE.html", "curves, tables and a timeline of trainings, in one page",
+     laconic::report},
+    {"reproduce", "reproduce [PAPER [TABLE]]", "the five papers' tables, made again and beside their own",
+     laconic::reproduce},
+    {"plot", "plot trace FILE -o PICTURE.svg", "a picture of some steps of a recorded training", laconic::plot},
 };
 
 void print_line(const char* head, const char* what) { std::printf("%s", laconic::help_line(head, what, 39).c_str()); }
@@ -67,19 +72,13 @@ int help() {
   print_line("2", "a wrong command line");
   print_line("3", "a rank was lost");
   print_line("130, 143, 129", "SIGINT, SIGTERM or SIGHUP ended the training, after it had saved what there was");
-  std::printf("\nThe training programs: %s; each tells its options with --help.\n",
-              laconic::join({std::begin(laconic::kPrograms), std::end(laconic::kPrograms)}, ", ").c_str());
+  std::vector<std::string> names;
+  for (const laconic::Program& program : laconic::programs()) names.push_back(program.name);
+  const std::string programs = laconic::join(names, ", ");
+  std::printf(
+      "\n%s\n",
+      laconic::for_terminal("The training programs: " + programs + "; each tells its options with --help.").c_str());
   return 0;
-}
-
-/// Goes on as laconic-tools. throws UsageError, or Error, where it cannot be found or started
-[[noreturn]] void become_tools(const std::vector<std::string>& arguments) {
-  const std::string program = laconic::find_app("laconic-tools", "laconic " + arguments[0]);
-  std::vector<char*> argv{const_cast<char*>(program.c_str())};
-  for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  execv(program.c_str(), argv.data());
-  throw laconic::Error(program + " could not be started: " + std::strerror(errno) + ".");
 }
 
 }  // namespace
@@ -97,7 +96,6 @@ int main(int argc, char** argv) {
       if (arguments[0] == tool.name) {
         if (arguments.size() > 1 && tool.run == laconic::launch && (arguments[1] == "--help" || arguments[1] == "-h"))
           return help();
-        if (tool.run == nullptr) become_tools(arguments);
         return tool.run({arguments.begin() + 1, arguments.end()});
       }
       names.push_back(tool.name);

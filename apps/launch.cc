@@ -13,12 +13,12 @@
 
 #include "apps/child_process.h"
 #include "apps/compare/compare.h"
-#include "apps/progress.h"
+#include "apps/mpirun.h"
+#include "apps/programs.h"
+#include "apps/terminal.h"
 #include "apps/text.h"
 #include "core/parse.h"
 #include "core/processor.h"
-
-extern char** environ;
 
 namespace laconic {
 namespace {
@@ -84,28 +84,22 @@ std::vector<Host> read_hostfile(const std::string& path) {
 /// Where a scheduler says on which machines mpirun is to start ranks without --hosts.
 constexpr const char* kHostsOfAScheduler[] = {"SLURM_JOB_NODELIST=", "PBS_NODEFILE=", "LSB_HOSTS=", "PE_HOSTFILE="};
 
-/// The number that the environment gives by that name; 0: none.
-int number_in(const std::vector<std::string>& environment, const std::string& name) {
-  for (const std::string& entry : environment)
-    if (entry.starts_with(name + "=")) return number_from<int>(entry.substr(name.size() + 1)).value_or(0);
-  return 0;
-}
-
 /// How many of the ranks mpirun starts on one machine, without --hosts: in a Slurm job it fills each with as many as
 /// the job has tasks there.
 int ranks_on_a_machine(int ranks, const std::vector<std::string>& environment) {
-  const int nodes =
-      std::max({1, number_in(environment, "SLURM_JOB_NUM_NODES"), number_in(environment, "SLURM_NNODES")});
-  const int tasks = std::max(ranks, number_in(environment, "SLURM_NTASKS"));
+  const auto told = [&](const char* name) { return number_in(environment, name).value_or(0); };
+  const int nodes = std::max({1, told("SLURM_JOB_NUM_NODES"), told("SLURM_NNODES")});
+  const int tasks = std::max(ranks, told("SLURM_NTASKS"));
   return std::min(ranks, (tasks + nodes - 1) / nodes);
 }
 
-bool is_program(const std::filesystem::path& path) {
+}  // namespace
+
+bool is_program(const std::string& path) {
   std::error_code error;
   return std::filesystem::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
 }
 
-/// Where execvp would find `name`, or "".
 std::string in_path(const std::string& name) {
   const char* path = std::getenv("PATH");
   for (const auto& directory : split(path ? path : "/usr/bin:/bin", ':'))
@@ -113,7 +107,13 @@ std::string in_path(const std::string& name) {
   return "";
 }
 
-}  // namespace
+/// "`ninja -C build apps/cifar10`": what makes a program where laconic was built, as typed here.
+static std::string build_line(const std::filesystem::path& program) {
+  std::error_code error;
+  const auto build = program.parent_path().parent_path(), near = std::filesystem::relative(build, error);
+  const bool below = !error && *near.begin() != "..";
+  return concat("`ninja -C ", shell_word(below ? near : build), " ", program.lexically_relative(build).string(), "`");
+}
 
 std::string find_app(const std::string& app, const std::string& tool) {
   if (app.find('/') != std::string::npos) {
@@ -125,8 +125,11 @@ std::string find_app(const std::string& app, const std::string& tool) {
   if (!error && is_program(beside / app)) return beside / app;
   if (const std::string found = in_path(app); !found.empty()) return found;
   std::vector<std::string> names;
-  for (const char* name : kPrograms)
-    if (is_program(beside / name)) names.push_back(name);
+  for (const Program& program : programs()) {
+    if (app == program.name && std::filesystem::exists(beside.parent_path() / "build.ninja", error))
+      refuse("there is no program '" + app + "'", tool, "build it with " + build_line(beside / app));
+    if (is_program(beside / program.name)) names.push_back(program.name);
+  }
   const std::string close = nearest(app, names);
   throw UsageError(
       concat("there is no program '", app, "' (", tool, "): ",
@@ -303,10 +306,12 @@ LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path
 int launch(const std::vector<std::string>& arguments) {
   LaunchOptions options = parse_launch(arguments);
   const std::string app = find_app(options.app, "launch");
-  std::vector<std::string> environment;
-  for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
+  const std::vector<std::string> environment = own_environment();
+  const Mpirun mpirun = own_mpirun();
   const auto command_of = [&](const LaunchOptions& o) {
-    return launch_command(o, app, cpu::available_cores(), terminal_columns(), ::geteuid() == 0, environment);
+    LaunchCommand c = launch_command(o, app, cpu::available_cores(), terminal_columns(), ::geteuid() == 0, environment);
+    if (!mpirun.path.empty()) c.words[0] = mpirun.path;
+    return c;
   };
   const LaunchCommand command = command_of(options);
 
@@ -319,10 +324,12 @@ int launch(const std::vector<std::string>& arguments) {
     return 0;
   }
   require<Error>(
-      !in_path("mpirun").empty(),
+      !mpirun.path.empty(),
       "launch: mpirun is not installed. Install Open MPI (Debian: apt-get install openmpi-bin), or train with "
       "threads of one process: ",
       options.app, " --workers ", options.ranks, ".");
+  require<UsageError>(mpirun.why.empty(), mpirun.why, " (launch): put the mpirun of that first in PATH, or install it ",
+                      "(Debian: apt-get install openmpi-bin)");
   if (options.restarts > 0 && !resumes(options.app_arguments)) {
     const std::string save = *save_of(options.app_arguments);
     require<UsageError>(!holds_checkpoint(save), save,

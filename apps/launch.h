@@ -38,7 +38,7 @@ std::vector<Host> placed(std::vector<Host> hosts, int ranks);
 
 /// The command that starts the run, its words and what to set and unset in its environment.
 struct LaunchCommand {
-  std::vector<std::string> words;  ///< words[0] is mpirun
+  std::vector<std::string> words;  ///< words[0] is mpirun, which launch() chooses
   std::map<std::string, std::string> set;
   std::vector<std::string> unset;
   bool here = true;  ///< all ranks on this machine
@@ -78,16 +78,18 @@ struct Ending {
 /// started, DataError if the folders cannot be made.
 Ending supervise(const LaunchCommand& command);
 
-/// The training programs that come with laconic.
-inline constexpr const char* kPrograms[] = {"mnist", "cifar10", "imagenet", "ptb", "gpt"};
+bool is_program(const std::string& path);
+/// Where execvp would find `name`, or "".
+std::string in_path(const std::string& name);
 
 /// The path of APP: a path, or the name of a program beside this one or in PATH. Throws UsageError in the name of
-/// `tool`.
+/// `tool`; it says how to build a program of laconic's own that was not built yet.
 std::string find_app(const std::string& app, const std::string& tool);
 
 /// Finds APP (a path, or the name of a program next to this one) and runs it under mpirun, as supervise() does; again,
 /// up to `restarts` times, where that has failed. Returns the code of the last run. Throws UsageError (also where a
-/// restart would go on from a checkpoint of before), or Error if mpirun is missing or cannot be started.
+/// restart would go on from a checkpoint of before, or mpirun is another MPI's), or Error if mpirun is missing or
+/// cannot be started.
 int launch(const std::vector<std::string>& arguments);
 
 }  // namespace laconic

@@ -46,10 +46,22 @@ void check_fields(const LogFile& log) {
 
 }  // namespace
 
+RanksReport ranks_from(const nlohmann::json& line) {
+  RanksReport ranks{.step = whole_in<std::int64_t>(line.at("step")), .steps = whole_in<std::int64_t>(line.at("steps"))};
+  constexpr std::int64_t kMost = 1'000'000'000'000;
+  for (const auto& [name, values] : kRanksFigures) {
+    line.at(name).get_to(ranks.*values);
+    if (ranks.steps < 1 || ranks.steps > kMost || (ranks.*values).size() != ranks.compute_ms.size())
+      throw nlohmann::json::other_error::create(501, "its figures by rank do not fit together", &line);
+  }
+  return ranks;
+}
+
 LogFile LogFile::read(const std::string& path) {
   std::ifstream in(path);
   require<DataError>(in.good(), path, " could not be read: check the path, and name a file that --log has written.");
   LogFile log;
+  std::vector<nlohmann::json> ranks;
   std::size_t number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
@@ -59,12 +71,14 @@ LogFile LogFile::read(const std::string& path) {
     if (j.contains("run")) log.run = std::move(j["run"]);
     if (j.contains("plan")) log.plan = std::move(j["plan"]);
     if (j.contains("ledger")) log.ledger = std::move(j["ledger"]);
+    if (j.contains("ranks")) ranks.push_back(std::move(j["ranks"]));
     if (j.contains("eval") && j["eval"].is_object()) log.evals.emplace_back(log.steps.size(), std::move(j["eval"]));
     if (j.contains("step")) log.steps.push_back(std::move(j));
   }
   require<DataError>(log.run.is_object(), path, " says of no run: name a file that --log has written.");
   try {
     check_fields(log);
+    for (const nlohmann::json& line : ranks) log.ranks = joined(log.ranks, ranks_from(line));
   } catch (const nlohmann::json::exception& e) {
     throw DataError(concat(path, " is no log as --log writes it (", e.what(), "): name another, or mend it."));
   }

@@ -6,13 +6,15 @@
 #include <vector>
 
 #include "apps/statistics.h"
+#include "dist/trainer/straggler.h"
 
 namespace laconic {
 
 /// Holds what --log has written, as far as tools ask for it. docs/architecture.md, "Log", explains the fields.
 struct LogFile {
   nlohmann::json run{}, plan{}, ledger{};  ///< the last of each; null if there is none
-  std::vector<nlohmann::json> steps{};  ///< of all runs that the log is of
+  RanksReport ranks{};                     ///< of all steps with as many workers as the last; no step: there is none
+  std::vector<nlohmann::json> steps{};     ///< of all runs that the log is of
   std::vector<std::pair<std::size_t, nlohmann::json>> evals{};  ///< evaluations, each after so many of the steps
 
   /// throws DataError if the file cannot be read, or is no log
@@ -27,6 +29,9 @@ inline constexpr StepPart kStepParts[] = {
     {"forward", "forward_ms", "forward"},    {"backward", "backward_ms", "backward"},
     {"updates", "update_ms", "update"},      {"choosing what to send", "select_ms", "select"},
     {"waiting for data", "data_ms", "data"}, {"waiting for gradients", "exposed_ms", "wait"}};
+
+/// What a line {"ranks": ...} holds. Throws nlohmann's exception if it is none.
+RanksReport ranks_from(const nlohmann::json& ranks);
 
 /// Steps from exchange to exchange, by the `run` of a log; 1 where it does not say.
 std::size_t exchange_every(const nlohmann::json& run);

@@ -5,18 +5,21 @@
 
 #include "core/device.h"
 #include "dist/transport/link.h"
+#include "dist/world.h"
 
 namespace laconic {
 
-/// Where a figure was measured: "AMD EPYC 9005, 2 cores, avx512; g++ 12.2.0"; on a GPU its name stands in front.
+/// Where a figure was measured: "AMD EPYC 9005, 2 cores, avx512; g++ 12.2.0"; "2 of 16 cores" where
+/// this process may use fewer; on a GPU its name stands in front.
 std::string machine(Device device = kCpu);
 
 /// What figures that are measured now hold for: this build, this processor, and the network.
 ///   emulated : between threads; nothing: messages go from thread to thread, or are MPI's
 std::string calibrated_here(const std::optional<dist::LinkOptions>& emulated);
 
-/// How many kernel threads each of so many workers has unless it is told: the cores, shared among those that are here.
-int default_threads(int workers);
+/// How many kernel threads this rank has unless it is told: its share of the processors that the ranks on its machine
+/// may use (fair_share). A meeting of all ranks where they are processes: all of them call it.
+int default_threads(const dist::Worker& worker);
 
 /// Bytes of memory that this process can still have: what the system calls available, or, where that is less, the
 /// limit of a control group that the process is in. 0 where the system does not say.
@@ -24,8 +27,5 @@ int default_threads(int workers);
 std::uint64_t memory_available(const std::string& root = "");
 /// Bytes of memory that this process has taken; 0 where nobody knows.
 std::uint64_t memory_taken();
-
-/// How many cores' time the control groups leave to this process, as 1.5; 0: they do not limit it. `root`: as above.
-double cores_of_groups(const std::string& root = "");
 
 }  // namespace laconic

@@ -1,8 +1,6 @@
 #include "apps/main.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,7 +15,13 @@
 
 #include "core/settings.h"
 
-extern "C" int omp_get_max_threads() __attribute__((weak));  // null in a program without OpenMP
+extern "C" {
+/// What before_main.cc has seen. A shared library cannot have that file: there it is null in a program of one's own.
+#ifdef LACONIC_SHARED
+__attribute__((weak))
+#endif
+extern std::uintptr_t laconic_hangup_at_start[8];
+}
 
 namespace laconic {
 namespace {
@@ -52,69 +56,20 @@ int after_output(int exit_code) {
                 1);
 }
 
+/// Leaves rank 0 the time to say what is wrong, and to end all.
+void wait_for_rank_0() {
+  std::signal(SIGTERM, SIG_DFL);  // by which a launcher ends the others
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+}
+
 /// All ranks of an MPI run read the same command line, and rank 0 says what is wrong with it: the first to leave ends
 /// them all. A rank that outlives its wait was told something else than rank 0, and says so itself.
 std::string whose_error() {
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   if (!rank || std::strcmp(rank, "0") == 0) return "";
-  std::signal(SIGTERM, SIG_DFL);  // by which a launcher ends the others
-  std::this_thread::sleep_for(std::chrono::seconds(3));
+  wait_for_rank_0();
   return concat("rank ", rank, ": ");
 }
-
-/// The kernel's own `struct sigaction`, which begins with the handler: 0 is SIG_DFL, 1 is SIG_IGN.
-std::uintptr_t hangup_at_start[8];
-
-/// The setting of OpenMP that bounds how long threads wait for one another by spinning: 3,000 rounds of GNU's are
-/// about a tenth of a millisecond. Its default spins for milliseconds, in which a thread that waits takes a core from
-/// one that another program has pushed aside: on two busy cores training with two threads was 11 to 30 times slower
-/// than with one. LLVM's, which clang takes, counts milliseconds, and its default is 200.
-#ifdef __clang__
-constexpr char kSetting[] = "KMP_BLOCKTIME=", kSpin[] = "KMP_BLOCKTIME=1";
-#else
-constexpr char kSetting[] = "GOMP_SPINCOUNT=", kSpin[] = "GOMP_SPINCOUNT=3000";
-#endif
-
-#define LACONIC_BEFORE_ALL __attribute__((no_sanitize("address", "thread", "undefined")))
-
-LACONIC_BEFORE_ALL bool begins_with(const char* text, const char* beginning) {
-  while (*beginning && *text == *beginning) ++text, ++beginning;
-  return *beginning == 0;
-}
-
-/// Starts this program anew with kSpin, which OpenMP reads when it is loaded. Not where the environment says how to
-/// wait, nor where there is no OpenMP. Where that fails all goes on as it was.
-LACONIC_BEFORE_ALL void bound_waits(char** argv, char** envp) {
-  if (!omp_get_max_threads) return;
-  std::size_t count = 0;
-  for (; envp[count]; ++count)
-    if (begins_with(envp[count], kSetting) || begins_with(envp[count], "OMP_WAIT_POLICY=")) return;
-  char path[4096];
-  const long length = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path - 1);
-  if (length <= 0) return;
-  path[length] = 0;
-  const char** const environment = static_cast<const char**>(__builtin_alloca((count + 2) * sizeof(char*)));
-  for (std::size_t i = 0; i < count; ++i) environment[i] = envp[i];
-  environment[count] = kSpin;
-  environment[count + 1] = nullptr;
-  syscall(SYS_execve, path, argv, environment);
-}
-
-/// Gives the places of input, output and errors to /dev/null where they are closed: a file that the program opens
-/// would take them, and what is printed would stand in it.
-LACONIC_BEFORE_ALL void fill_closed_places() {
-  for (int fd = 0; fd <= 2; ++fd)
-    if (syscall(SYS_fcntl, fd, F_GETFD) < 0) syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR);
-}
-
-/// Runs before any library's constructor, since UCX, which Open MPI 6 links, installs a handler for SIGHUP in its own
-/// and so takes away what nohup had set. No sanitizer and no C library has started here: system calls alone are safe.
-LACONIC_BEFORE_ALL void before_all(int, char** argv, char** envp) {
-  fill_closed_places();
-  bound_waits(argv, envp);
-  syscall(SYS_rt_sigaction, SIGHUP, nullptr, hangup_at_start, std::size_t{8});
-}
-__attribute__((section(".preinit_array"), used)) void (*const kBeforeAll)(int, char**, char**) = before_all;
 
 }  // namespace
 
@@ -134,6 +89,18 @@ int run_main(const std::function<int()>& body) {
   }
 }
 
-bool ignores_hangup() { return hangup_at_start[0] == 1; }
+void end_behind_rank_0(int exit_code) {
+  wait_for_rank_0();
+  std::exit(exit_code);
+}
+
+bool ignores_hangup() {
+  static const bool ignored = [] {
+    if (&laconic_hangup_at_start) return laconic_hangup_at_start[0] == 1;
+    struct sigaction now;
+    return sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+  }();
+  return ignored;
+}
 
 }  // namespace laconic

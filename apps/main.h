@@ -12,6 +12,9 @@ int run_main(const std::function<int()>& body);
 /// to.
 constexpr std::chrono::milliseconds kSameInterrupt{500};
 
+/// Ends this process with the exit code, for an error that rank 0 tells: after it, or when the launcher ends all.
+[[noreturn]] void end_behind_rank_0(int exit_code);
+
 /// Whether SIGHUP was ignored when this process started, as nohup does: it then must go on when the terminal ends.
 bool ignores_hangup();
 

@@ -7,6 +7,7 @@
 
 #include "apps/result_table.h"
 #include "apps/subcommand.h"
+#include "apps/terminal.h"
 #include "apps/tools.h"
 #include "data/input_file.h"
 #include "layers/models/zoo.h"
@@ -58,7 +59,7 @@ void print_zoo(bool json, bool markdown) {
                {"GFLOP forward", "flop", flop, "{:.4g}", 1e-9}});
   }
   if (json) return fmt::print("{}\n", Json{{"models", table.objects()}}.dump());
-  fmt::print("{}\n{}\n", table.text(), kConvention);
+  fmt::print("{}\n{}\n", table.text(), for_terminal(kConvention));
 }
 
 std::string mflop(double flop) { return fmt::format("{:.4g}", flop * 1e-6); }
@@ -98,7 +99,7 @@ int list_models(const std::vector<std::string>& arguments) {
   bool json = false, markdown = false;
   CLI::App app(std::string("The zoo: parameters and work of every model, or the layers of one.\n") + kConvention,
                "laconic models");
-  app.add_option("--layers", layers, "the layers of this model, in the order of forward")->type_name("NAME");
+  app.add_option("--layers", layers, "the layers of this one of the zoo, in the order of forward")->type_name("NAME");
   app.add_option("--classes", options.classes, "with this many outputs; of a language model words [the model's own]")
       ->check(CLI::Range(1, 1 << 24))
       ->type_name("K")

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
-#include <thread>
 #include <tuple>
 
 #include "apps/command_line.h"
@@ -16,6 +15,7 @@
 #include "apps/exchange_settings.h"
 #include "apps/text.h"
 #include "apps/version.h"
+#include "core/processor.h"
 #include "compress/codecs.h"
 #include "data/image_dataset.h"
 
@@ -63,7 +63,7 @@ std::optional<Texts> texts_in(std::vector<std::string> words, const Settings& se
     app.exit(done, std::cout, std::cerr);
     return std::nullopt;
   } catch (const CLI::FileError&) {
-    refuse("the file of options could not be read", "--config", "check the path");
+    refuse(app.get_option("--config")->as<std::string>() + " could not be read", "--config", "check the path");
   } catch (const CLI::ConfigError& e) {
     const std::string text = e.what(), name = text.substr(text.rfind(' ') + 1);
     if (const auto dot = name.find('.'); dot != std::string::npos)
@@ -79,32 +79,33 @@ std::optional<Texts> texts_in(std::vector<std::string> words, const Settings& se
   return texts;
 }
 
-/// What --alone leaves without effect: the exchange, and what is written but for a log.
-bool has_effect_alone(const Setting& s) {
+/// What --compute-only leaves without effect: the exchange, and what is written but for a log.
+bool has_effect_on_computing(const Setting& s) {
   return s.scope == Scope::model || (s.scope == Scope::output &&
                                      (s.name == "log" || s.name == "quiet" || s.name == "json" || s.name == "dry-run"));
 }
 
 /// Sets what texts give, but for what has no effect.
-void set_all(Settings& settings, const Texts& texts, bool alone) {
+void set_all(Settings& settings, const Texts& texts, bool compute_only) {
   for (const auto& [name, text] : texts)
-    if (!alone || has_effect_alone(*settings.find(name))) settings.set(name, text);
+    if (!compute_only || has_effect_on_computing(*settings.find(name))) settings.set(name, text);
 }
 
 /// Takes words of a command line as defaults.
-void set_defaults(TrainOptions& options, const Program& program, const std::vector<std::string>& words, bool alone) {
+void set_defaults(TrainOptions& options, const Program& program, const std::vector<std::string>& words,
+                  bool compute_only) {
   Settings settings;
   add_settings(settings, options, program);
-  set_all(settings, *texts_in(words, settings, program), alone);
+  set_all(settings, *texts_in(words, settings, program), compute_only);
 }
 
 /// What the options of a program start from when it trains this model; "": its own one.
-TrainOptions defaults_of(const Program& program, const std::string& model, bool alone) {
+TrainOptions defaults_of(const Program& program, const std::string& model, bool compute_only) {
   TrainOptions o;
   o.model = program.task ? program.name : program.models.at(0);
   if (program.reads == Program::Reads::images) o.trainer.epochs = 10, o.batch = 32, o.lr = 0.1f;
   if (program.reads == Program::Reads::images && !program.task) o.data = image_dataset(program.images).folder;
-  set_defaults(o, program, shell_words(program.options, "options of " + program.name), alone);
+  set_defaults(o, program, shell_words(program.options, "options of " + program.name), compute_only);
   if (!model.empty()) o.model = model;
   if (program.of_model) program.of_model(o);
   return o;
@@ -128,10 +129,10 @@ std::string model_of(const std::vector<const Preset*>& presets, const Program& p
 
 /// Takes the words of presets as further defaults, but for the model.
 void apply_presets(TrainOptions& options, const Program& program, const std::vector<const Preset*>& presets,
-                   bool alone) {
+                   bool compute_only) {
   for (const Preset* preset : presets) {
     const std::size_t first = preset->words[0] == "--model" ? 2 : 0;
-    set_defaults(options, program, {preset->words.begin() + first, preset->words.end()}, alone);
+    set_defaults(options, program, {preset->words.begin() + first, preset->words.end()}, compute_only);
   }
 }
 
@@ -149,7 +150,7 @@ void settle_codec(TrainOptions& o) {
 
 /// Refuses numbers that many times the cores could not bear: the training would crash, or never end.
 void require_bearable(const TrainOptions& o) {
-  const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const std::int64_t cores = cpu::available_cores();
   const std::string these = plural(cores, "core");
   const std::int64_t threads = std::max<std::int64_t>(64, 4 * cores), ranks = std::max<std::int64_t>(64, 64 * cores);
   for (const auto& [name, count] : {std::pair{"--threads", o.threads}, {"--data-threads", o.images.data_threads}})
@@ -248,12 +249,12 @@ void settle_texts(const Settings& settings, const TrainOptions& o, bool gpt) {
 /// Sets what follows from what was given, and refuses what makes no sense together.
 void settle(const Settings& settings, TrainOptions& o, const Program& program) {
   if (settings.given("epochs") && !settings.given("steps")) o.trainer.steps.reset();
-  if (o.alone) o.sync = "none";
+  if (o.compute_only) o.sync = "none";
   o.model_given = settings.given("model");
   if (const auto alias = program.aliases.find(o.model); alias != program.aliases.end()) o.model = alias->second;
   for (const Setting& setting : settings.all())
     if (setting.scope == Scope::model && setting.given && setting.name != "steps" && setting.name != "epochs" &&
-        setting.name != "timeout" && setting.name != "alone")
+        setting.name != "timeout" && setting.name != "compute-only" && setting.name != "alone")
       o.computing += concat(setting.name, "=", setting.given_as, "\n");
 
   o.method = make_method(settings, o.sync, o.method_settings);
@@ -267,6 +268,8 @@ void settle(const Settings& settings, TrainOptions& o, const Program& program) {
   const int servers = o.servers.value_or(0), started = dist::ranks_under_mpirun() - servers;
   const dist::TrainingFacts facts = facts_of(trainer_options(o), o.workers.value_or(std::max(1, started)), servers);
   o.method->check(facts), o.trainer.allowed.check(facts);
+  if (const Setting* link = settings.find("link"); link && link->given_as == "none")
+    o.link_of.clear(), o.per_host = 0, o.link_between.reset();
   if (o.link_of.size() > 0 && !o.link)
     refuse("there is no link to make an exception from", "--link-of", "add --link, as --link 100mbit,1ms");
   if ((o.per_host > 0 || o.link_between) && !o.link)
@@ -335,18 +338,20 @@ std::optional<TrainOptions> parse_options(int argc, const char* const* argv, con
   const std::optional<Texts> given = texts_in({argv + 1, argv + argc}, asked, program);
   if (!given) return std::nullopt;
   set_all(asked, *given, false);
-  if (first.alone)
+  if (first.alone) dist::leave_world();
+  if (first.compute_only)
     for (const char* name : {"eval-only", "resume", "predict"})
       if (asked.given(name))
-        refuse("--alone times a training from its beginning", std::string("--") + name, "leave one of the two out");
-  // Now the model, the presets and --alone are known, and with them what the other options start from.
+        refuse("--compute-only times a training from its beginning", std::string("--") + name,
+               "leave one of the two out");
+  // Now the model, the presets and --compute-only are known, and with them what the other options start from.
   const std::string model = asked.given("model") ? first.model : model_of(first.presets, program, first.model);
-  TrainOptions options = defaults_of(program, model, first.alone);
+  TrainOptions options = defaults_of(program, model, first.compute_only);
   options.command = shell_line({argv, argv + argc});
-  apply_presets(options, program, first.presets, first.alone);
+  apply_presets(options, program, first.presets, first.compute_only);
   Settings settings;
   add_settings(settings, options, program);
-  set_all(settings, *given, first.alone);
+  set_all(settings, *given, first.compute_only);
   if (program.settings) {
     Settings own;
     program.settings(own);

@@ -59,7 +59,8 @@ struct TrainOptions {
   std::optional<int> workers;  ///< threads of this process; under mpirun the world decides
   int threads = 0;             ///< kernel threads per worker; 0: cores / ranks on this host
   std::string device = "cpu", precision = "fp32";
-  bool alone = false;                                                  ///< computing alone: nothing of the exchange
+  bool alone = false;         ///< trains by itself, whatever launcher started it beside others
+  bool compute_only = false;  ///< nothing of the exchange
   std::string sync = "allreduce";                                      ///< a name of dist::methods()
   std::shared_ptr<const dist::Method> method{};                        ///< of that name, as it was set
   std::vector<std::pair<std::string, std::string>> method_settings{};  ///< what is to be set of it, and of others

@@ -2,13 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <limits>
-#include <thread>
 
-#include "apps/progress.h"
 #include "apps/subcommand.h"
+#include "apps/terminal.h"
 #include "apps/text.h"
 #include "apps/tools.h"
 #include "core/error.h"
+#include "core/processor.h"
 #include "data/image_pack.h"
 
 namespace laconic {
@@ -16,7 +16,7 @@ namespace laconic {
 int pack(const std::vector<std::string>& arguments) {
   std::string data, out, labels;
   PackOptions o;
-  o.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  o.threads = cpu::available_cores();
   int max_bad = 0;
   bool raw = false;
   CLI::App app("Writes a data set of photographs as one file, for disks that are slow at finding a million small ones.",

@@ -48,7 +48,9 @@ class PhotoTask final : public Task {
                          .content = fingerprints_.get()->first,
                          .sizes = fingerprints_.get()->second,
                          .augment = concat(a.crop, ",", a.flip, ",", a.brightness, ",", a.contrast, ",", a.saturation,
-                                           ", size ", training.size, ", ", to_string(training.decoder))};
+                                           ", size ", training.size, ", ", to_string(training.decoder)),
+                         .train_name = [images = data->train](std::int64_t i) { return images->name(i); },
+                         .test_name = [images = data->validation](std::int64_t i) { return images->name(i); }};
     ImageClassification::Options options = classification_options(o);
     options.eval_batch = o.batch;  // what fits in memory when training does here
     return std::make_unique<ImageClassification>(make_model(o, samples.classes), std::move(samples), worker.rank,

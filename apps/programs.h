@@ -53,9 +53,15 @@ struct Program {
 /// With a task of its own: apps/examples/own_models/sequences.cc.
 int run_program(int argc, char** argv, const Program& program);
 
+/// `mnist` and `cifar10`, which train on small images, and `imagenet`, on photographs.
+Program mnist_program();
+Program cifar10_program();
+Program imagenet_program();
 /// `ptb`, which trains language models: its options start from what lstm-small was published with.
 Program language_program();
 /// `gpt`, which trains transformers: its options start from nanoGPT's for a computer without GPU.
 Program gpt_program();
+/// All of these, which come with laconic.
+std::vector<Program> programs();
 
 }  // namespace laconic

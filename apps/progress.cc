@@ -1,9 +1,6 @@
 #include "apps/progress.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,8 +9,10 @@
 #include <vector>
 
 #include "apps/result_table.h"
+#include "apps/terminal.h"
 #include "apps/text.h"
 #include "core/clock.h"
+#include "core/cores.h"
 
 namespace laconic {
 namespace {
@@ -40,24 +39,9 @@ std::string quality(const EvalReport& eval, const char* of) {
                          : fmt::format("test accuracy {:.2f} %", 100 - eval.top1_error);
 }
 
-/// Columns of the terminal that started this process, whatever its standard output is; `otherwise` if there is none.
-int columns_of_session(int otherwise) {
-  const int terminal = ::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
-  if (terminal < 0) return otherwise;
-  winsize size{};
-  const bool known = ::ioctl(terminal, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  ::close(terminal);
-  return known ? size.ws_col : otherwise;
-}
+const char* samples_of(const RunInfo& info) { return info.words_per_step > 0 ? "tokens" : info.unit.c_str(); }
 
 }  // namespace
-
-int terminal_columns() {
-  const char* term = std::getenv("TERM");
-  if (::isatty(STDOUT_FILENO) != 1 || (term && std::strcmp(term, "dumb") == 0)) return 0;
-  winsize size{};
-  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
 
 std::string render(const ProgressLine& line, int width, bool with_bar, bool utf8) {
   const int digits = static_cast<int>(fmt::formatted_size("{}", line.epochs));
@@ -84,18 +68,11 @@ std::string render(const ProgressLine& line, int width, bool with_bar, bool utf8
 }
 
 Progress::Options Progress::for_stdout() {
-  if (std::getenv("OMPI_COMM_WORLD_RANK")) {
-    const char* said = std::getenv("LACONIC_COLUMNS");
-    const int columns = said ? std::atoi(said) : 0;
-    return {.terminal = columns > 0,
-            .utf8 = utf8_locale(),
-            .width = [columns] { return columns_of_session(columns); },
-            .seconds = {}};
-  }
   return {.terminal = terminal_columns() > 0,
           .utf8 = utf8_locale(),
           .width = [] { return std::max(terminal_columns(), 1); },
-          .seconds = {}};
+          .seconds = {},
+          .limits = cores_of_process().limits()};
 }
 
 Progress::Progress(std::ostream& out, Options options) : out_(out), options_(std::move(options)) {
@@ -110,23 +87,26 @@ Progress::~Progress() {
 
 void Progress::on_start(const RunInfo& info) {
   info_ = info;
-  out_ << fmt::format("{}: {} parameters, on {} ({} training, ", info.model, info.parameters, info.data,
-                      info.train_samples);
-  if (info.validation_samples > 0) out_ << info.validation_samples << " validation, ";
-  out_ << fmt::format("{} test {})\n", info.test_samples, samples());
+  std::string text = fmt::format("{}: {} parameters, on {} ({} training, ", info.model, info.parameters, info.data,
+                                 info.train_samples);
+  if (info.validation_samples > 0) text += fmt::format("{} validation, ", info.validation_samples);
+  text += fmt::format("{} test {})\n", info.test_samples, samples_of(info_));
   if (info.unseen_words > 0)
-    out_ << fmt::format("{} of validation and test {} not in the training text, and read as <unk>\n",
+    text += fmt::format("{} of validation and test {} not in the training text, and read as <unk>\n",
                         plural(info.unseen_words, "word"), info.unseen_words == 1 ? "is" : "are");
   const int batches = info.words_per_step > 0 ? 1 : info.accumulate;  // a text's streams go on in each
-  out_ << fmt::format("{} ({}), {} each a step{}, {}, {}\n", plural(info.workers, "worker"), info.transport,
+  text += fmt::format("{} ({}), {} each a step{}, {}, {}\n", plural(info.workers, "worker"), info.transport,
                       info.words_per_step > 0 ? fmt::format("{} streams of {} tokens", info.batch, info.words_per_step)
                                               : fmt::format("{} {}", info.batch * batches, info.unit),
                       info.workers > 1 ? fmt::format(" ({} in all)", info.workers * info.batch * batches) : "",
-                      info.device == "cpu" ? plural(info.threads, "thread") + " each" : "on " + info.device,
+                      info.device != "cpu"      ? "on " + info.device
+                      : options_.limits.empty() ? plural(info.threads, "thread") + " each"
+                                                : plural(info.threads, "thread") + " each (" + options_.limits + ")",
                       info.strategy);
-  if (info.receipt) out_ << info.receipt->text();
-  if (info.first_step > 0) out_ << fmt::format("going on after step {}\n", info.first_step);
-  out_ << std::flush;
+  if (info.receipt) text += info.receipt->text();
+  if (info.first_step > 0) text += fmt::format("going on after step {}\n", info.first_step);
+  out_ << (options_.terminal ? broken(text, static_cast<std::size_t>(std::max(options_.width(), 1))) : text)
+       << std::flush;
   shown_ = options_.seconds();
 }
 
@@ -166,7 +146,7 @@ void Progress::show(const StepReport& last) {
       .samples_per_s = sum_.samples_per_s / n,
       .bytes_per_step = info_.bytes_counted ? static_cast<double>(sum_.bytes) / n : -1,
       .exposed = total_ms > 0 ? sum_.exposed_ms / total_ms : 0,
-      .unit = info_.words_per_step > 0 ? samples() : "",
+      .unit = info_.words_per_step > 0 ? samples_of(info_) : "",
       .communicates = info_.workers > 1,
       .seconds_left = all_ms_ / static_cast<double>(all_steps_) / 1e3 *
                       static_cast<double>(std::max<std::int64_t>(info_.total_steps - last.step, 0))};
@@ -200,17 +180,26 @@ void Progress::on_test(const EvalReport& eval) {
   out_ << fmt::format("{}, loss {:.4f}\n", quality(eval, "test"), eval.loss) << std::flush;
 }
 
+std::string result_line(const RunInfo& info, const RunSummary& summary) {
+  std::string text;
+  if (summary.seconds == 0 && summary.last_eval) {
+    const EvalReport& eval = summary.test ? *summary.test : *summary.last_eval;
+    return fmt::format("{}, loss {:.4f}", quality(eval, summary.test ? "test" : "validation"), eval.loss);
+  }
+  if (summary.test)
+    text = quality(*summary.test, "test") + " after ";
+  else if (summary.last_eval && summary.stopped.empty())
+    text = quality(*summary.last_eval, "validation") + " after ";
+  else if (summary.last_eval)  // what came after it was not evaluated
+    text = fmt::format("{} after epoch {}; ", quality(*summary.last_eval, "validation"), summary.last_eval->epoch);
+  return text + fmt::format("{} steps in {}, {} {}/s", summary.steps, human_seconds(summary.seconds),
+                            human_count(summary.samples_per_s), samples_of(info));
+}
+
 void Progress::on_end(const RunSummary& summary) {
   clear();
   if (!summary.stopped.empty()) out_ << "stopped: " << summary.stopped << "\n";
-  if (summary.test)
-    out_ << quality(*summary.test, "test") << " after ";
-  else if (summary.last_eval && summary.stopped.empty())
-    out_ << quality(*summary.last_eval, "validation") << " after ";
-  else if (summary.last_eval)  // what came after it was not evaluated
-    out_ << quality(*summary.last_eval, "validation") << " after epoch " << summary.last_eval->epoch << "; ";
-  out_ << fmt::format("{} steps in {}, {} {}/s", summary.steps, human_seconds(summary.seconds),
-                      human_count(summary.samples_per_s), samples());
+  out_ << result_line(info_, summary);
   if (info_.workers > 1)
     out_ << "\n"
          << (info_.bytes_counted ? human_bytes(static_cast<double>(summary.bytes_sent_total)) + " sent by "
@@ -220,6 +209,8 @@ void Progress::on_end(const RunSummary& summary) {
   if (summary.data_share > 0.1)
     out_ << fmt::format("\n{:.0f} % of the time spent waiting for data: more --data-threads may help",
                         100 * summary.data_share);
+  if (!summary.straggler.empty())
+    out_ << "\n" << summary.straggler.substr(0, summary.straggler.size() - 1);  // no line here has a full stop
   if (summary.memory_bytes_peak && summary.activation_bytes_peak)
     out_ << fmt::format("\nat most {} of memory in a step{}, {} of it activations{}",
                         human_bytes(static_cast<double>(*summary.memory_bytes_peak)),

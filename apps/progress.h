@@ -22,10 +22,9 @@ class Progress final : public Observer {
     bool utf8 = false;                ///< may use the line-drawing letters above, else = and -
     std::function<int()> width;       ///< columns of the terminal, asked before each redraw; default 80
     std::function<double()> seconds;  ///< a clock; default the steady one
+    std::string limits{};             ///< of the processors (Cores::limits); empty: all may be used
   };
-  /// What fits standard output: a terminal or not, its present width, the locale's encoding. Under mpirun standard
-  /// output is one of mpirun's own: whether it ends in a terminal `laconic launch` says in LACONIC_COLUMNS (without
-  /// that, plain lines), and the width is that of the terminal where all was started, or LACONIC_COLUMNS elsewhere.
+  /// What fits standard output: a terminal or not (terminal_columns()), its present width, the locale's encoding.
   static Options for_stdout();
 
   Progress(std::ostream& out, Options options);
@@ -44,7 +43,6 @@ class Progress final : public Observer {
     double loss = 0, samples_per_s = 0, busy_ms = 0, exposed_ms = 0;
     std::int64_t bytes = 0, steps = 0;
   };
-  const char* samples() const { return info_.words_per_step > 0 ? "tokens" : info_.unit.c_str(); }
   void show(const StepReport& last);
   void clear();
   std::ostream& out_;
@@ -57,11 +55,12 @@ class Progress final : public Observer {
   bool line_open_ = false;  // a redrawn line is on the screen
 };
 
+/// "test accuracy 90.68 % after 9380 steps in 13.3 s, 47.3 k images/s"; of an evaluation alone "test accuracy 90.68 %,
+/// loss 0.2526"
+std::string result_line(const RunInfo& info, const RunSummary& summary);
+
 /// One line a parameter, with the columns that the method has. For --ledger.
 std::string ledger_table(const dist::LedgerForm& form, const std::vector<dist::LedgerRow>& rows);
-
-/// Columns of the terminal that standard output is; 0 if it is none (or a dumb one).
-int terminal_columns();
 
 /// The figures of one progress line.
 struct ProgressLine {

@@ -2,15 +2,12 @@
 
 #include <algorithm>
 
+#include "apps/text.h"
+
 namespace laconic {
 namespace {
 
 bool absent(const Cell& f) { return f.value.is_null() && f.text.empty(); }
-
-/// A width in letters, not bytes: "…" counts one.
-std::size_t letters(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
 
 /// Calls visit(place of its column, figure) for the figures of a row. A column that `heads` lacks stands behind the one
 /// before; it is added if `extend`, else left out.
@@ -162,6 +159,11 @@ std::string ResultTable::text() {
   std::string text = first ? title_ : "";
   for (const auto& line : lines)
     for (std::size_t c = 0; c < line.size() && first; ++c) widths_[c] = std::max(widths_[c], letters(line[c]));
+  if (first) fold();
+  const auto end_line = [&] {  // one of a folded row that holds nothing is left out
+    if (!markdown_) text.resize(text.find_last_not_of(' ') + 1);
+    if (line_starts_.empty() || text.back() != '\n') text += "\n";
+  };
   for (auto& line : lines) {
     text += markdown_ ? "|" : "";
     for (std::size_t c = 0; c < line.size(); ++c) {
@@ -169,16 +171,27 @@ std::string ResultTable::text() {
       const std::string room(widths_[c] - std::min(widths_[c], letters(cell)), ' ');
       for (std::size_t at = 0; markdown_ && (at = cell.find('|', at)) != std::string::npos; at += 2)
         cell.insert(at, "\\");
-      text += markdown_ ? " " + cell + " |" : (c == 0 ? "" : "  ") + (words_[c] ? cell + room : room + cell);
+      const bool starts = std::ranges::find(line_starts_, c) != line_starts_.end();
+      if (starts) end_line();
+      const std::string before = starts ? std::string(indent_, ' ') : c == 0 ? "" : "  ";
+      text += markdown_ ? " " + cell + " |" : before + (words_[c] ? cell + room : room + cell);
     }
-    if (!markdown_) text.resize(text.find_last_not_of(' ') + 1);
-    text += "\n";
+    end_line();
     if (!markdown_ || !first || &line != &lines[0]) continue;
     text += "|";
     for (const bool words : words_) text += words ? "---|" : "---:|";
     text += "\n";
   }
   return text;
+}
+
+void ResultTable::fold() {
+  const auto columns = static_cast<std::size_t>(std::max(columns_, 0));
+  if (markdown_ || columns == 0 || widths_.empty()) return;
+  indent_ = 2 * widths_[0] <= columns ? widths_[0] + 2 : 4;
+  std::size_t line = widths_[0];
+  for (std::size_t c = 1; c < widths_.size(); ++c)
+    if ((line += 2 + widths_[c]) > columns) line_starts_.push_back(c), line = indent_ + widths_[c];
 }
 
 }  // namespace laconic

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/statistics.h"
+#include "apps/terminal.h"
 
 namespace laconic {
 
@@ -60,11 +61,14 @@ std::string csv(const Cell::Json& objects);
 
 /// Rows of figures: as text in columns that are as wide as their cells, or for Markdown, and as objects. The columns
 /// are all those that the rows of the first text() have, in their order. Words stand at the left of their column,
-/// numbers at the right.
+/// numbers at the right. In a narrow terminal a row, and the heads, take several lines: further columns stand under the
+/// second one.
 class ResultTable {
  public:
   /// absent : the cell of a row that has no figure of that column
-  explicit ResultTable(bool markdown, std::string absent = "") : markdown_(markdown), absent_(std::move(absent)) {}
+  /// columns : of the terminal that the text is for; 0: of none, where a row has a line
+  explicit ResultTable(bool markdown, std::string absent = "", int columns = terminal_columns())
+      : markdown_(markdown), columns_(columns), absent_(std::move(absent)) {}
   /// Stands above the table after an empty line; "": not even that line does.
   void title(const std::string& text) {
     title_ = text.empty() ? "" : markdown_ ? "\n**" + text + "**\n\n" : "\n" + text + "\n";
@@ -78,13 +82,18 @@ class ResultTable {
   Cell::Json& objects() { return objects_; }
 
  private:
+  void fold();  // sets where lines of a row start, by the widths
+
   bool markdown_;
+  int columns_;
   std::string absent_, title_ = "\n";
   std::vector<Cells> rows_;
   Cell::Json objects_ = Cell::Json::array();
   std::vector<std::string> heads_;
-  std::vector<std::size_t> widths_;  ///< in letters
-  std::vector<bool> words_;          ///< no figure of the column is a number
+  std::vector<std::size_t> widths_;       ///< in letters
+  std::vector<bool> words_;               ///< no figure of the column is a number
+  std::vector<std::size_t> line_starts_;  ///< columns that begin a further line of their row
+  std::size_t indent_ = 0;                ///< of such a line
 };
 
 }  // namespace laconic

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "apps/terminal.h"
 #include "core/error.h"
 #include "core/parse.h"
 
@@ -58,20 +59,54 @@ std::string join(const std::vector<std::string>& words, const char* separator) {
   return text;
 }
 
+std::size_t letters(const std::string& text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::string first_letters(const std::string& text, std::size_t most) {
+  std::size_t end = 0;
+  for (std::size_t seen = 0; end < text.size(); ++end)
+    if ((text[end] & 0xC0) != 0x80 && seen++ == most) break;
+  return text.substr(0, end);
+}
+
 std::string broken(const std::string& text, std::size_t width) {
   std::string out;
   std::size_t line = 0;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find_first_of(" \n", at + 1), text.size());
-    if (line > 0 && text[at] == ' ' && line + (end - at) > width) out += '\n', line = 0, ++at;
-    line = text[at] == '\n' ? end - at - 1 : line + end - at;
-    out.append(text, at, end - at), at = end;
+    const std::string word = text.substr(at, end - at);  // behind a blank, or the end of a line
+    if (line > 0 && word[0] == ' ' && line + letters(word) > width) {
+      out.resize(out.find_last_not_of(' ') + 1);
+      out += '\n', line = 0;
+      at = std::min(text.find_first_not_of(' ', at), text.size());
+      continue;
+    }
+    line = word[0] == '\n' ? letters(word) - 1 : line + letters(word);
+    out += word, at = end;
   }
   return out;
 }
 
+std::string fitted(const std::string& text, std::size_t width, std::size_t indent) {
+  std::string all;
+  for (const std::string& line : split(text, '\n')) {
+    std::size_t column = 0;
+    if (const auto gap = line.find("  ", line.find_first_not_of(' ')); gap != std::string::npos)
+      column = line.find_first_not_of(' ', gap);
+    const bool beside = column > 0 && column + 16 <= width;
+    const std::size_t from = beside ? column : 0, room = width - (beside ? column : indent);
+    std::string rest = letters(line) > width ? broken(line.substr(from), room) : line.substr(from);
+    for (std::size_t at = 0; (at = rest.find('\n', at)) != std::string::npos;)
+      rest.insert(++at, beside ? column : indent, ' ');
+    all += line.substr(0, from) + rest + "\n";
+  }
+  all.pop_back();
+  return all;
+}
+
 std::string help_line(const std::string& head, const std::string& text, std::size_t column) {
-  std::string lines = broken(text, kHelpColumns - column);
+  std::string lines = broken(text, help_columns() - column);
   for (std::size_t at = 0; (at = lines.find('\n', at)) != std::string::npos;) lines.insert(++at, column, ' ');
   return fmt::format("  {:<{}} {}\n", head, column - 3, lines);
 }

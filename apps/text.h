@@ -20,10 +20,18 @@ std::vector<std::string> split(const std::string& text, char separator);
 /// "a, b, c", broken into lines that fit beside the names of options in --help.
 std::string wrapped(const std::vector<std::string>& words);
 
-/// Breaks lines at blanks, where they are longer.
+/// A width in letters, not bytes: "…" counts one.
+std::size_t letters(const std::string& text);
+/// As much of a text as has at most so many letters.
+std::string first_letters(const std::string& text, std::size_t most);
+
+/// Breaks lines at blanks, where they have more letters.
 std::string broken(const std::string& text, std::size_t width);
 
-inline constexpr std::size_t kHelpColumns = 100;  ///< no line of --help is longer
+/// Breaks longer lines likewise. What goes on stands under the line's last column, if blanks set it off, else behind
+/// `indent` blanks.
+std::string fitted(const std::string& text, std::size_t width, std::size_t indent);
+
 /// Returns a line of --help, "  HEAD    TEXT" with its end; or several, with the text in the same column, from 0.
 std::string help_line(const std::string& head, const std::string& text, std::size_t column);
 

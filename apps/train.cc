@@ -12,10 +12,12 @@
 #include "apps/device_options.h"
 #include "apps/event_file.h"
 #include "apps/exchange_settings.h"
+#include "apps/foreign_launcher.h"
 #include "apps/json_log.h"
 #include "apps/log_file.h"
 #include "apps/machine.h"
 #include "apps/main.h"
+#include "apps/output_lock.h"
 #include "apps/progress.h"
 #include "apps/report/live.h"
 #include "apps/report/report.h"
@@ -26,7 +28,9 @@
 #include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/scratch_folder.h"
+#include "dist/busy.h"
 #include "dist/collective/meeting.h"
+#include "dist/trainer/checkpoint.h"
 #include "dist/trainer/servers.h"
 
 namespace laconic {
@@ -90,6 +94,7 @@ class Observers final : public Observer {
   void on_step(const StepReport& r) override { tell(&Observer::on_step, r); }
   void on_eval(const EvalReport& r) override { tell(&Observer::on_eval, r); }
   void on_test(const EvalReport& r) override { tell(&Observer::on_test, r); }
+  void on_ranks(const RanksReport& r) override { tell(&Observer::on_ranks, r); }
   void on_ledger(const LedgerReport& r) override { tell(&Observer::on_ledger, r); }
   void on_contradiction(const Contradiction& c) override { tell(&Observer::on_contradiction, c); }
   void on_plan(const dist::Receipt& r) override { tell(&Observer::on_plan, r); }
@@ -110,9 +115,21 @@ std::optional<dist::LinkOptions> emulated_link(const TrainOptions& o) {
   return o.link ? std::optional(link_options(*o.link, o.link_of, o.per_host, o.link_between)) : std::nullopt;
 }
 
-TrainerOptions trainer_options(const TrainOptions& o, int workers) {
+/// The slowest of the workers' links. Who shares a host's port has no link of its own.
+std::optional<dist::LinkSpec> slowest_link(const TrainOptions& o) {
+  if (!o.link || o.per_host > 0) return std::nullopt;
+  dist::LinkSpec slowest = *o.link;
+  for (const auto& [rank, link] : o.link_of) {
+    slowest.bits_per_second = std::min(slowest.bits_per_second, link.bits_per_second);
+    slowest.latency = std::max(slowest.latency, link.latency);
+  }
+  return slowest;
+}
+
+TrainerOptions trainer_options(const TrainOptions& o, const dist::Worker& worker) {
   TrainerOptions t = trainer_options(o);
-  t.threads = o.threads > 0 ? o.threads : default_threads(workers);
+  const int shared = default_threads(worker);  // on all ranks, whatever one was told
+  t.threads = o.threads > 0 ? o.threads : shared;
   static const std::uint64_t memory = memory_available();  // before any of it is taken
   if (t.device == kCpu && !o.dry_run && !o.eval_only) t.memory = memory;
   t.describes_only = o.dry_run;
@@ -152,10 +169,11 @@ void write_trace(Trace& trace, dist::Worker& worker, const std::string& path) {
     if (worker.rank == 0) trace.write(path);
     return;
   }
+  const dist::Busy busy(dist::Busy::With::files, "writes the trace", [&path] { return path; });
   std::vector<std::string> all;
   const std::string mine = trace.json();
-  worker.engine.run(
-      "gathering of traces", [&](dist::Communicator& comm) { return dist::gather_blobs(comm, mine, all); }, kCpu, true);
+  worker.engine.run("gathering of traces",
+                    [&](dist::Communicator& comm) { return dist::gather_blobs(comm, mine, all); });
   if (worker.rank == 0) write_merged_traces(all, path);
 }
 
@@ -173,12 +191,11 @@ void print_link(const TrainOptions& o, const dist::LinkUse& use) {
                100 * use.late_share());
 }
 
-/// Whether an interrupt has come to any rank: all of them learn the same. Rank 0 may still write text before.
+/// Whether an interrupt has come to any rank: all of them learn the same.
 bool interrupt_came_to_any(dist::Worker& worker) {
   std::vector<double> came{interrupt_came() ? 1.0 : 0.0};
-  worker.engine.run(
-      "whether to go on with the next seed",
-      [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(came)); }, kCpu, true);
+  worker.engine.run("whether to go on with the next seed",
+                    [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(came)); });
   return came[0] > 0;
 }
 
@@ -199,7 +216,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
   world.link = emulated_link(o);
   /// Returns rank 0's workload, where it was trained or evaluated.
   const auto train = [&](dist::Worker& worker) -> std::unique_ptr<Workload> {
-    TrainerOptions options = trainer_options(o, worker.engine.size());
+    TrainerOptions options = trainer_options(o, worker);
     if (!o.trace.empty()) {
       options.trace = &trace;
       trace.row(worker.rank, "compute");  // the upper line
@@ -211,7 +228,11 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
       if (!o.trace.empty() && !o.dry_run && !o.eval_only) write_trace(trace, worker, o.trace);
       return nullptr;
     }
-    std::unique_ptr<Workload> workload = task.workload(o, worker);
+    std::unique_ptr<Workload> workload;
+    {
+      const dist::Busy busy(dist::Busy::With::files, "reads its data", [&o] { return o.data; });
+      workload = task.workload(o, worker);
+    }
     ends_in_order = !o.dry_run;  // before ranks meet: one that a signal ended would take along the others' first steps
     static const std::uint64_t taken = memory_taken();  // of all workers that are threads before one begins
     options.memory_taken = taken;
@@ -219,7 +240,15 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
     if (o.dry_run) {
       if (worker.rank == 0) fmt::print("{}", trainer.description());
       if (worker.rank == 0 && o.json)
-        fmt::print("{}\n", plan_to_json(trainer.plan().json(), travels(trainer.method().traits()), o.computing));
+        fmt::print("{}\n", to_json({.plan = trainer.plan().json(),
+                                    .travels = travels(trainer.method().traits()),
+                                    .computing = o.computing,
+                                    .servers = worker.engine.size() - worker.size,
+                                    .seed = o.trainer.seed,
+                                    .link = slowest_link(o),
+                                    .device = o.device,
+                                    .precision = o.precision},
+                                   trainer.info()));
       return nullptr;
     }
     if (o.eval_only) {
@@ -228,7 +257,10 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
       const std::optional<EvalReport> test = trainer.evaluate_at_the_end();
       if (worker.rank == 0) summary.last_eval = report, summary.test = test, summary.steps = trainer.step();
     } else {
-      if (worker.rank == 0) task.begin(o);
+      if (worker.rank == 0) {
+        const dist::Busy busy(dist::Busy::With::files, "writes to its folder", [&o] { return o.trainer.save; });
+        task.begin(o);
+      }
       const RunSummary done = trainer.run();
       if (worker.rank == 0) summary = done;
       if (!o.trace.empty()) write_trace(trace, worker, o.trace);
@@ -238,6 +270,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
   const dist::WorldReport report = dist::run_workers(world, [&](dist::Worker& worker) {
     if (const std::unique_ptr<Workload> trained = train(worker)) {
       bool cut_short = false;
+      const dist::Busy busy(dist::Busy::With::work, "writes what was asked for at the end");
       task.finish(o, *trained, [&] { return cut_short = interrupt_came(); });
       if (cut_short && summary.stopped.empty()) summary.stopped = "interrupted";
     }
@@ -262,24 +295,14 @@ Quality quality(const std::string& of, const EvalReport& r) {
   return {"test accuracy", " %", 100 - r.top1_error};
 }
 
-/// Who was asked for several tasks starts each of them alone, unless MPI brings them together.
-void warn_of_tasks_that_do_not_meet(const TrainOptions& o) {
-  static constexpr struct {
-    const char *name, *starter, *tasks, *which;  // the last two: variables
-  } kStarters[] = {{"Slurm", "srun", "SLURM_NTASKS", "SLURM_PROCID"}, {"torchrun", "torchrun", "WORLD_SIZE", "RANK"}};
-  if (o.workers == 1 || dist::ranks_under_mpirun() > 0) return;
-  for (const auto& by : kStarters) {
-    const char *tasks = std::getenv(by.tasks), *which = std::getenv(by.which);
-    if (!tasks || std::atoi(tasks) < 2 || (which && std::atoi(which) > 0)) continue;
-    fmt::print(
-        stderr,
-        "laconic: warning: {0} gives this job {1} tasks ({2}), and this process trains {3}. "
-        "For one training of all of them: laconic launch -n {1} PROGRAM ...{4}.\n",
-        by.name, tasks, by.tasks,
-        o.workers ? fmt::format("with {} workers of its own, as does each that {} has started", *o.workers, by.starter)
-                  : "alone",
-        o.workers ? ", without --workers" : "; --workers 1 if one is meant");
-  }
+/// Keeps other runs from what this one writes.
+void take_outputs(const TrainOptions& o, OutputLocks& locks) {
+  locks.take_file(o.log, "--log");
+  for (const auto& [path, option] :
+       {std::pair{&o.trace, "--trace"}, {&o.report, "--report"}, {&o.export_path, "--export"}})
+    locks.take_name(*path, option);
+  locks.take_folder(o.tensorboard, "--tensorboard");
+  locks.take_folder(o.trainer.dump_gradients, "--dump-gradients");
 }
 
 /// Writes the page of --report, and says where it is.
@@ -299,14 +322,18 @@ void make_report(const TrainOptions& o, const std::string& log) {
 /// Trains (or evaluates) as the options say. Returns the exit code: 0, or 128 and the number of the signal that cut the
 /// training short, after all has been saved (under mpirun rank 0 alone; the others 0). Throws Error.
 int run_training(const TrainOptions& options, Task& task) {
+  if (!options.alone) refuse_foreign_launcher();
   if (!options.eval_only) listen_to_signals();  // else there is nothing to save, and a signal ends it
   set_matmul_precision(checked_precision(options.precision, options.device, "--precision"));
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   const bool speaks = !rank || std::string(rank) == "0";
-  warn_of_tasks_that_do_not_meet(options);
   std::vector<Quality> results;
   std::atomic<bool> interrupted = false;
   bool stopped = false;
+  const TrainerOptions& all = options.trainer;
+  if (speaks && options.repeat > 1 && !all.save.empty() && !all.overwrite && !options.resume && !options.eval_only)
+    for (int run = 0; run < options.repeat; ++run)  // before hours of training with other seeds
+      CheckpointStore::require_nothing_saved(with_seed(all.save, all.seed + static_cast<std::uint64_t>(run)));
   for (int run = 0; run < options.repeat && !stopped; ++run) {
     TrainOptions o = options;
     o.trainer.seed += static_cast<std::uint64_t>(run);
@@ -320,6 +347,8 @@ int run_training(const TrainOptions& options, Task& task) {
         if (!path.empty()) const AtomicFile probe(path);
       if (!o.trainer.dump_gradients.empty()) try_folder(o.trainer.dump_gradients, "--dump-gradients");
     }
+    OutputLocks locks;
+    if (speaks && !o.dry_run) take_outputs(o, locks);
     Observers observers;
     if (speaks && !o.quiet && !o.dry_run) observers.add(std::make_unique<Progress>(std::cout, Progress::for_stdout()));
     std::optional<ScratchFolder> scratch;  // a page is made of a log
@@ -347,10 +376,13 @@ int run_training(const TrainOptions& options, Task& task) {
     if (speaks && !o.dry_run && !o.quiet && !o.trace.empty())
       fmt::print("trace: {} (laconic plot trace draws it; ui.perfetto.dev opens it)\n", o.trace);
     if (speaks && !o.dry_run && !o.report.empty()) make_report(o, log);
+    // Under --quiet what comes last: one line. A text that was written is a result too.
+    if (speaks && o.quiet && !o.json && !o.dry_run && o.repeat == 1 && o.generate.words == 0)
+      fmt::print("{}\n", result_line(observers.info(), summary));
     if (speaks && o.json && !o.dry_run) fmt::print("{}\n", to_json(observers.info(), summary));
     std::fflush(stdout);
   }
-  if (speaks && options.repeat > 1 && !options.quiet && !results.empty()) {
+  if (speaks && options.repeat > 1 && !(options.quiet && options.json) && !results.empty()) {
     std::vector<double> values;
     for (const Quality& q : results) values.push_back(q.value);
     std::optional<double> mean, deviation;

@@ -99,6 +99,17 @@ void add_text_settings(Settings& s, TrainOptions& o, bool gpt) {
   s.text("prompt", "TEXT", o.generate.prompt, "it goes on from this");
 }
 
+/// Returns the model of that name. Of another program's one that program is named.
+std::string model_from(const std::string& text, const std::string& where, const std::vector<std::string>& models) {
+  const auto has = [&](const std::vector<std::string>& all) { return std::ranges::find(all, text) != all.end(); };
+  if (!has(models))
+    for (const Program& other : programs())
+      if (has(other.models))
+        refuse("'" + text + "' is a model of " + other.name, where,
+               "take that program, or one of " + join(models, ", "));
+  return one_of(text, where, models, "model");
+}
+
 }  // namespace
 
 void add_settings(Settings& s, TrainOptions& o, const Program& program) {
@@ -118,7 +129,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   if (!own)
     s.value("model", "NAME", wrapped(program.models) + " [" + o.model + "]",
             [&o, models = program.models](const std::string& text, const std::string& where) {
-              o.model = one_of(text, where, models, "model");
+              o.model = model_from(text, where, models);
             });
   names.clear();
   for (const ImageDatasetKind& kind : image_datasets()) names.push_back(kind.name);
@@ -232,9 +243,10 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   s.group(kNetGroup, Scope::model);
   s.value("workers", "N", "threads that train together [1]; processes: laconic launch",
           [&o](const std::string& text, const std::string& where) { o.workers = whole<int>(text, where, 1); });
-  s.flag("alone", o.alone,
-         "what computing takes alone: each worker by itself, and\nnothing kept but a log; options of the exchange have "
-         "no\neffect");
+  s.flag("alone", o.alone, "no rank of mpirun, srun or another launcher: this process\ntrains by itself");
+  s.flag("compute-only", o.compute_only,
+         "what computing takes by itself: workers exchange nothing,\nand nothing is kept but a log; options of the "
+         "exchange have\nno effect");
   s.group(kNetGroup, Scope::exchange);
   add_exchange_settings(s, {.sync = o.sync,
                             .method_settings = o.method_settings,
@@ -266,7 +278,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
             o.trainer.mean = one_of(text, where, {"mean", "sum"}) == "mean";
           });
   s.group(kNetGroup, Scope::model);
-  s.whole_number<int>("threads", "T", o.threads, 1, "kernel threads per worker [cores / workers here]", false);
+  s.whole_number<int>("threads", "T", o.threads, 1, "kernel threads per worker [cores that it may use / workers here]", false);
   if (!reads_text)
     s.whole_number<int>("data-threads", "D", o.images.data_threads, 0, "threads per worker that prepare batches");
   s.value("device", "cpu|cuda[:I]",
@@ -298,7 +310,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
 
   s.group(kSaveGroup, Scope::output);
   s.text("save", "DIR", o.trainer.save, "write weights and a checkpoint there at the end");
-  s.flag("overwrite", o.trainer.overwrite, "also if that holds another training's");
+  s.flag("overwrite", o.trainer.overwrite, "also if that holds checkpoints or weights");
   s.value("save-every", "K[it]", "and every K epochs, or K steps",
           [&o](const std::string& text, const std::string& where) { o.trainer.save_every = every(text, where); });
   s.whole_number<int>("keep", "M", o.trainer.keep, 1, "checkpoints that stay there, the newest");
@@ -321,7 +333,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   s.text("dump-gradients", "DIR", o.trainer.dump_gradients,
          "worker 0's own gradients, and residuals that elements\nare chosen from, at steps 1, 10, 100, ...: a file of\n"
          "float32 for each parameter, DIR/step-000100/NAME.f32");
-  s.flag("quiet", o.quiet, "no progress");
+  s.flag("quiet", o.quiet, "the result alone");
   s.flag("json", o.json, "the result as one JSON object, on the last line");
   s.flag("dry-run", o.dry_run, "say what would be done, and leave");
 }

@@ -1,5 +1,7 @@
 #include "compress/codec.h"
 
+#include <cmath>
+
 #include "compress/residual.h"
 #include "core/raw.h"
 
@@ -29,6 +31,18 @@ void Codec::decode_add(Slice<const std::byte> payload, Slice<float> x) const {
 void Codec::decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key, Bytes& sum) const {
   decode_add(payload, x);
   encode(x, key, sum);
+}
+
+void require_sendable(const Codec& codec, Slice<const float> x, const Key& key) {
+  const float largest = codec.largest();
+  if (largest == std::numeric_limits<float>::max()) return;
+  const ResidualStats stats = residual_stats(x);
+  const float most = stats.nan ? std::numeric_limits<float>::quiet_NaN() : stats.max(Sign::any);
+  if (most <= largest) return;
+  throw OutOfRange(std::isfinite(most) ? concat("a magnitude of ", most, " in step ", key.step, " is beyond ", largest,
+                                                ", the largest that its codec can send (`codec`): take bf16 or fp16")
+                                       : concat("what is to be sent in step ", key.step,
+                                                " is not finite: lower `lr`, or clip gradients (`clip` norm:5)"));
 }
 
 void SizedCodec::encode(Slice<const float> x, const Key& key, Bytes& payload) const {

@@ -1,9 +1,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "compress/bytes.h"
+#include "core/error.h"
 #include "core/slice.h"
 
 namespace laconic::compress {
@@ -47,9 +49,24 @@ class Codec {
   /// Returns the scale that x alone needs, NaN if x has a value that is no number. The largest one of all parts goes
   /// into their Key::scale. Only for a codec that shares scales.
   virtual float scale_of(Slice<const float>) const { return 0; }
+  /// The largest magnitude that it can send: no larger finite value is given to it. A codec of a small range says so,
+  /// and what would leave it is an error of the exchange (require_sendable). One power of two for some neighbours, as
+  /// fp16 has it, takes a format through all of a float's range.
+  virtual float largest() const { return std::numeric_limits<float>::max(); }
   /// About how long a payload is, for cost functions, which have no values.
   virtual double expected_bytes(std::size_t elements) const = 0;
 };
+
+/// Values that a codec cannot send.
+class OutOfRange : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Throws OutOfRange, naming the key's step, if a value of x is beyond codec.largest(), infinity and NaN included. Costs
+/// nothing where that is a float's range, as with every codec of ours; else a pass, for which on a CUDA device the host
+/// waits.
+void require_sendable(const Codec& codec, Slice<const float> x, const Key& key);
 
 /// A codec whose payload of n values has exactly max_bytes(n) bytes, 0 of none.
 class SizedCodec : public Codec {

@@ -1,5 +1,6 @@
 #include "compress/conformance.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -97,6 +98,10 @@ class CodecCheck {
     }
 
     const Values x = decoded(payload, n);
+    const auto within = [&](float v) { return std::abs(v) <= std::min(codec_.largest(), 1e30f); };
+    const auto finite = [](float v) { return std::isfinite(v); };
+    require_that(!std::ranges::all_of(c.values, within) || std::ranges::all_of(x, finite), c,
+                 "a finite value comes back as none");
     for (const bool in_place : {false, true}) {
       Values values = c.values, read(n, 77.0f);
       Bytes again;

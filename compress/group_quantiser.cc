@@ -105,7 +105,7 @@ class GroupQuantiser final : public SizedCodec {
   std::byte* put(const float* x, std::size_t n, const std::uint32_t* random, std::byte* to) const {
     std::uint32_t numbers[kSuperGroup];
     std::uint8_t scales[kSuperGroup / cpu::kGroupLanes] = {};
-    const std::uint16_t scale = bf16_above(cpu::largest_of_super_group(x, n));
+    const std::uint16_t scale = bf16_above(cpu::largest_magnitude(x, n));
     const float s = std::bit_cast<float>(std::uint32_t{scale} << 16);
     if (s > 0)
       cpu::quantise_super_group(x, n, group_, levels_, s, random, scales, numbers);

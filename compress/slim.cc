@@ -116,19 +116,19 @@ void SlimSet::load(const StateDict& state, std::size_t n) {
   new_ = true;
 }
 
-void put_step_by(Slice<float> value, Slice<float> before, Slice<float> delta) {
+void put_step_by(Slice<float> value, Slice<float> before, Slice<float> delta, float weight) {
   require<ShapeError>(value.size() == before.size() && value.size() == delta.size(), "slim: a step of ", value.size(),
                       ", ", before.size(), " and ", delta.size(), " elements");
   const auto on_host = [&] {
     for (std::size_t i = 0; i < value.size(); ++i) {
       const float now = value[i], then = before[i];
-      delta[i] += now - then;
+      delta[i] += weight * (now - then);
       value[i] = then;
       before[i] = now;
     }
   };
   on_device(value.device(), on_host,
-            [&] { cuda::put_step_by(value.data(), before.data(), delta.data(), value.size()); });
+            [&] { cuda::put_step_by(value.data(), before.data(), delta.data(), value.size(), weight); });
 }
 
 }  // namespace laconic::compress

@@ -77,8 +77,8 @@ class SlimSet {
   bool chosen_ = false, new_ = true;
 };
 
-/// After a local step, in one pass: delta += value - before, and the two change places, so that `value` is again what
-/// the rest of backward needs and `before` what follows. All of one length.
-void put_step_by(Slice<float> value, Slice<float> before, Slice<float> delta);
+/// After a local step, in one pass: delta += weight (value - before), and the two change places, so that `value` is
+/// again what the rest of backward needs and `before` what follows. All of one length.
+void put_step_by(Slice<float> value, Slice<float> before, Slice<float> delta, float weight = 1);
 
 }  // namespace laconic::compress

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "compress/codecs.h"
+#include "compress/cpu/groups.h"
 #include "compress/cpu/unpack.h"
 #include "compress/cuda/codecs.h"
 #include "compress/draws.h"
@@ -20,17 +21,6 @@ using cpu::kBlock;
 static_assert(kBlock == Draws::kBlock);
 
 constexpr float kLeastScale = 0x1p-100f;
-
-/// NaN and infinity come out too: magnitudes are compared as integers.
-LACONIC_MULTIVERSION std::uint32_t largest_magnitude(const float* x, std::size_t n) {
-  std::uint32_t largest = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    std::uint32_t bits;
-    std::memcpy(&bits, x + i, sizeof bits);
-    largest = std::max(largest, bits & 0x7FFFFFFF);
-  }
-  return largest;
-}
 
 float standard_deviation(const float* x, std::size_t n) {
   const auto [sum, squares] = ordered_sums<2>(n, [=](std::size_t i, std::size_t lane, auto& sums) {
@@ -89,7 +79,7 @@ class Stochastic final : public SizedCodec {
   std::size_t bucket_of(std::size_t elements) const { return bucket_ ? bucket_ : elements; }
 
   float scale_on_host(const float* x, std::size_t n) const {
-    float scale = std::bit_cast<float>(largest_magnitude(x, n));
+    float scale = std::bit_cast<float>(cpu::largest_magnitude(x, n));
     if (!std::isfinite(scale)) return std::numeric_limits<float>::quiet_NaN();
     if (clip_ > 0)
       if (const float most = clip_ * standard_deviation(x, n); most > 0) scale = std::min(scale, most);

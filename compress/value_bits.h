@@ -32,6 +32,18 @@ constexpr float float_of(std::uint16_t h) {
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
 }
 
+/// Values that are divided by one power of two before they become halves (compress/short_floats.cc).
+inline constexpr std::size_t kHalvesOfAnExponent = 4096;
+
+/// Returns the s with which magnitude / 2^s, rounded to a half, is at least 2^15 and finite, from -100 to 113. Returns
+/// 0 of 0, infinity and NaN.
+///   magnitude : the bits of a float that is not below 0
+constexpr int half_exponent(std::uint32_t magnitude) {
+  if (magnitude == 0 || magnitude >= 0x7F800000u) return 0;
+  const int exponent = static_cast<int>((magnitude + 0x1000) >> 23) - 127 - 15;
+  return exponent < -100 ? -100 : exponent;
+}
+
 constexpr std::uint16_t bf16_of(std::uint32_t bits) {
   const std::uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16, nan = bits >> 16 | 0x40;
   return static_cast<std::uint16_t>((bits & 0x7FFFFFFF) > 0x7F800000u ? nan : rounded);

@@ -1,8 +1,6 @@
 #include "core/processor.h"
 
-#include <sched.h>
-
-#include <algorithm>
+#include "core/cores.h"
 
 namespace laconic::cpu {
 
@@ -31,11 +29,7 @@ bool has_avx512() { return false; }
 bool has_avx512_vbmi2() { return false; }
 #endif
 
-int available_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
-}
+int available_cores() { return cores_of_process().usable(); }
 
 const char* instruction_set() { return has_avx512() ? "avx512" : has_avx2() ? "avx2" : "baseline"; }
 

@@ -39,11 +39,14 @@ ReadSample image_reader(std::shared_ptr<const ImageDataset> data, Split which, c
   };
 }
 
-SampleReader reader_of_images(const Shape& image, ReadSample read) {
-  return {.x = image, .read = [read = std::move(read)](std::int64_t epoch, std::int64_t sample, void* x, void* y) {
-            const std::int64_t label = read(epoch, sample, static_cast<float*>(x));
-            std::memcpy(y, &label, sizeof label);
-          }};
+SampleReader reader_of_images(const Shape& image, ReadSample read, SampleName name) {
+  return {.x = image,
+          .read =
+              [read = std::move(read)](std::int64_t epoch, std::int64_t sample, void* x, void* y) {
+                const std::int64_t label = read(epoch, sample, static_cast<float*>(x));
+                std::memcpy(y, &label, sizeof label);
+              },
+          .name = std::move(name)};
 }
 
 SampleReader reader_of(SharedDataset data, std::uint64_t seed) {
@@ -77,7 +80,7 @@ DataLoader::DataLoader(SampleReader read, const Options& options)
       step_(options.first_step) {
   require<UsageError>(options.threads >= 0 && options.threads <= 1024, "loader: ", options.threads,
                       " data threads, expected 0 to 1024. Correct `data-threads`.");
-  slots_.resize(static_cast<std::size_t>(options.threads) + 1);
+  slots_ = std::vector<Slot>(static_cast<std::size_t>(options.threads) + 1);
   require<ShapeError>(epoch_ >= 0 && step_ >= 0 && step_ <= steps_per_epoch(), "loader: cannot start at epoch ", epoch_,
                       ", step ", step_, ": an epoch has ", steps_per_epoch(), " steps.");
   for (std::size_t i = 0; i < slots_.size(); ++i) issue();
@@ -130,11 +133,20 @@ void DataLoader::fill(Slot& slot) const try {
   const std::size_t y_bytes = slot.samples.empty() ? 0 : slot.batch.y.bytes() / slot.samples.size();
   for (const std::uint32_t sample : slot.samples) {
     if (stop_.load(std::memory_order_relaxed)) return;
+    slot.in_work.store(sample, std::memory_order_relaxed);
     read_.read(slot.batch.epoch, sample, x, y);
     x += x_bytes, y += y_bytes;
   }
+  slot.in_work.store(-1, std::memory_order_relaxed);
 } catch (...) {
   slot.error = std::current_exception();
+}
+
+std::string DataLoader::awaited() const {
+  const auto next = static_cast<std::size_t>(taken_.load(std::memory_order_relaxed)) % slots_.size();
+  const std::int64_t sample = slots_[next].in_work.load(std::memory_order_relaxed);
+  if (sample < 0) return "";
+  return read_.name ? read_.name(sample) : concat("sample ", sample);
 }
 
 void DataLoader::work() {

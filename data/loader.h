@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -28,9 +29,11 @@ struct Batch {
   std::int64_t epoch = 0, step_in_epoch = 0;  ///< both from 0
 };
 
-/// Writes one sample's pixels (already normalised) and returns its label, or kLeftOut. Called from data threads, several
-/// at once.
+/// Writes one sample's pixels (already normalised) and returns its label, or kLeftOut. Called from data threads,
+/// several at once.
 using ReadSample = std::function<std::int64_t(std::int64_t epoch, std::int64_t sample, float* pixels)>;
+/// What a sample is called in messages: the path of its file. From any thread.
+using SampleName = std::function<std::string(std::int64_t sample)>;
 /// The label of a sample that could not be read, and that an evaluation counts nowhere.
 inline constexpr std::int64_t kLeftOut = -1;
 
@@ -40,8 +43,9 @@ struct SampleReader {
   DType x_type = DType::f32, y_type = DType::i64;
   /// Writes a sample; the places are as large as shape and type say. Called from data threads, several at once.
   std::function<void(std::int64_t epoch, std::int64_t sample, void* x, void* y)> read;
+  SampleName name{};
 };
-SampleReader reader_of_images(const Shape& image, ReadSample read);  ///< labels may be kLeftOut
+SampleReader reader_of_images(const Shape& image, ReadSample read, SampleName name = {});  ///< labels may be kLeftOut
 /// Draws for augmentation come from `seed`. throws ShapeError, when it reads, if a sample has another shape or type
 /// than the first
 SampleReader reader_of(SharedDataset data, std::uint64_t seed);
@@ -74,6 +78,9 @@ class DataLoader {
   /// The next batch, or false after the last one.
   /// throws what reading one of its samples threw, also at every later call
   bool next(Batch& batch);
+  /// What is being read for the next batch: the name of a sample, or its number where it has none; "" if none is.
+  /// From any thread.
+  std::string awaited() const;
 
   const ShardedSampler& sampler() const { return sampler_; }
   std::int64_t steps_per_epoch() const { return sampler_.steps_per_epoch(); }
@@ -82,6 +89,7 @@ class DataLoader {
   struct Slot {
     Batch batch;
     std::vector<std::uint32_t> samples;
+    std::atomic<std::int64_t> in_work{-1};  // the sample that is being read; -1: none
     bool ready = false;
     std::exception_ptr error;
   };
@@ -92,11 +100,11 @@ class DataLoader {
 
   const ShardedSampler sampler_;
   const SampleReader read_;
-  const std::int64_t end_epoch_;      // -1: none
-  std::int64_t epoch_, step_;         // of the next batch to issue
-  std::vector<std::uint32_t> order_;  // of epoch_, empty before its first batch is issued
-  std::vector<Slot> slots_;           // a ring: batch number i lies in slot i mod size
-  std::int64_t taken_ = 0;            // batches handed out
+  const std::int64_t end_epoch_;        // -1: none
+  std::int64_t epoch_, step_;           // of the next batch to issue
+  std::vector<std::uint32_t> order_;    // of epoch_, empty before its first batch is issued
+  std::vector<Slot> slots_;             // a ring: batch number i lies in slot i mod size
+  std::atomic<std::int64_t> taken_{0};  // batches handed out
   std::exception_ptr failed_;
 
   std::mutex mutex_;

@@ -31,6 +31,7 @@ struct EngineCounters {
   double comm_seconds = 0;              ///< at least one operation was under way, or waited for its device
   double exposed_seconds = 0;           ///< the compute thread was blocked in wait
   std::uint64_t peak_buffer_bytes = 0;  ///< the most memory that operations held at once for messages on their way
+  double sending_seconds = 0;           ///< Transport::sending_seconds()
 };
 
 /// Carries out one rank's operations: a communication thread does (dist/thread_engine.h), or one in virtual time
@@ -54,12 +55,11 @@ class Engine {
   virtual Ticket submit(Operation operation) = 0;
   /// Blocks until the operation has ended (has asked its device for all it needs); rethrows what it threw. Throws
   /// CommError if nothing moves for the time-out (operation, peer and bytes so far, of every rank), or if another rank
-  /// aborted (its sentence).
-  /// `patiently`: for what another rank may rightly take any time to do. The time-out then ends only what waits for a
-  /// rank that gives no sign of life.
-  virtual void wait(const Ticket& ticket, bool patiently = false) = 0;
+  /// aborted (its sentence). While a rank is busy (dist/busy.h) the time-out ends only what waits for one that gives no
+  /// sign of life.
+  virtual void wait(const Ticket& ticket) = 0;
   /// submit and wait, on slot 0: for broadcasts, checks and evaluation. Not counted as exposed. `device`: as
-  /// Operation's. `patiently`: as of wait().
+  /// Operation's. `patiently`: as if a rank were busy all the time, for others may be in a program that does not say so.
   virtual void run(std::string name, std::function<Task<>(Communicator&)> body, Device device = kCpu,
                    bool patiently = false) = 0;
   /// Waits for everything submitted so far.

@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "compress/codec.h"
+
 namespace laconic::dist {
 
 std::vector<Running*> DeviceOrder::take_ready() {
@@ -37,8 +39,12 @@ void DeviceOrder::abandon() noexcept {
   }
 }
 
-ThreadEngine::ThreadEngine(std::function<std::unique_ptr<Transport>()> make, double timeout_seconds)
-    : watch_(timeout_seconds, [this] { return waiting(); }) {
+ThreadEngine::ThreadEngine(std::function<std::unique_ptr<Transport>()> make, double timeout_seconds,
+                           double tell_seconds)
+    : watch_({.timeout_seconds = timeout_seconds,
+              .tell_seconds = tell_seconds,
+              .waiting = [this] { return waiting(); },
+              .blocked = [this] { return queue_.blocked().has_value() || beside_waits_since_.has_value(); }}) {
   std::promise<void> ready;
   std::future<void> made = ready.get_future();
   thread_ = std::thread([this, ready = std::move(ready), make = std::move(make)]() mutable {
@@ -153,16 +159,14 @@ void ThreadEngine::abort(const std::string& reason, int exit_code) noexcept {
 
 EngineCounters ThreadEngine::counters() const {
   const auto [busy, exposed] = queue_.busy_and_exposed_seconds();
-  return {transport_->traffic(), busy, exposed, transport_->peak_buffer_bytes()};
+  return {transport_->traffic(), busy, exposed, transport_->peak_buffer_bytes(), transport_->sending_seconds()};
 }
 
 // ---- communication thread ----
 
 void ThreadEngine::serve() {
   try {
-    // Alone it has nobody to listen to.
-    const double beat = size_ == 1 ? 1e8 : std::min(watch_.beat_seconds(), 1e8);
-    while (queue_.sleep_while_idle(beat) && turn()) {
+    while (queue_.sleep_while_idle(watch_.beat_seconds()) && turn()) {
     }
   } catch (...) {
     fail(std::current_exception());
@@ -175,6 +179,10 @@ void ThreadEngine::serve() {
 bool ThreadEngine::turn() {
   std::optional<RunningList> taken = queue_.take();
   if (!taken) return false;
+  if (size_ == 1) {  // the rest is the compute thread's (run_here)
+    watch_.tell_what_takes_long();
+    return true;
+  }
   if (!taken->empty()) watch_.moved();
   for (auto& running : *taken) {
     RunningList& queue = slots_[running->operation.slot];
@@ -231,6 +239,8 @@ Task<> ThreadEngine::supervise(Running& running, std::vector<Running*>& finished
   tell(FlightEvent::Kind::begins);
   try {
     co_await running.operation.body(*running.comm);
+  } catch (const compress::OutOfRange& e) {
+    running.error = std::make_exception_ptr(compress::OutOfRange(concat(name, ": ", e.what())));
   } catch (...) {
     running.error = std::current_exception();
   }
@@ -265,6 +275,7 @@ void ThreadEngine::beat() {
     beside_waits_since_ = beside_ == nullptr ? std::nullopt : beside_->waits_since();
   }
   watch_.exchange_notes();
+  watch_.tell_what_takes_long();
 }
 
 void ThreadEngine::wait_until(const std::function<bool()>& reached, const std::string& what) {

@@ -45,13 +45,16 @@ class ThreadEngine final : public Engine {
   /// `make` runs on the communication thread. Throws what it throws.
   /// A wait ends with CommError after `timeout_seconds` without anything arriving or leaving. From a quarter of it on
   /// (or 5 s) waiting ranks tell each other what they wait for. So the sentence names the rank that is missing: one
-  /// that gives no sign of life, one that computes, or one at another operation. A line for each rank follows.
-  explicit ThreadEngine(std::function<std::unique_ptr<Transport>()> make, double timeout_seconds = 300);
+  /// that gives no sign of life, one that computes, or one at another operation. A line for each rank follows. While a
+  /// rank says that it is busy, the wait goes on. The calling thread is the compute thread.
+  ///   tell_seconds : as WorldOptions has it
+  explicit ThreadEngine(std::function<std::unique_ptr<Transport>()> make, double timeout_seconds = 300,
+                        double tell_seconds = 30);
   /// Cancels what is still under way (drain() first to let it end).
   ~ThreadEngine() override;
 
   Ticket submit(Operation operation) override;
-  void wait(const Ticket& ticket, bool patiently = false) override { wait_for(ticket, true, patiently); }
+  void wait(const Ticket& ticket) override { wait_for(ticket, true, false); }
   /// While nothing else is under way the calling thread does the work itself: handing it over and back would cost as
   /// much as a small exchange.
   void run(std::string name, std::function<Task<>(Communicator&)> body, Device device = kCpu,
@@ -99,10 +102,10 @@ class ThreadEngine final : public Engine {
   DeviceOrder order_;
   WaitWatch watch_;
   std::vector<Running*> finished_;
-  const Running* standing_ = nullptr;         // in wait_until()
-  std::string stands_for_;                    // what that one waits for
-  const Running* entered_ = nullptr;          // the last that has begun
-  std::map<int, std::uint32_t> runs_;         // by slot: how many have begun
+  const Running* standing_ = nullptr;  // in wait_until()
+  std::string stands_for_;             // what that one waits for
+  const Running* entered_ = nullptr;   // the last that has begun
+  std::map<int, std::uint32_t> runs_;  // by slot: how many have begun
   std::optional<Clock::time_point> beside_waits_since_;
 
   std::thread thread_;

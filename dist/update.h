@@ -1,10 +1,24 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 
 #include "core/parameter.h"
 
 namespace laconic::dist {
+
+/// How the samples of a step are spread: every worker has `each`, and of `rest` more worker k has the k-th `batch`,
+/// which may be short, or empty.
+struct StepSamples {
+  std::int64_t each = 1, rest = 0, batch = 0;
+  std::int64_t of(int worker) const { return each + std::clamp<std::int64_t>(rest - worker * batch, 0, batch); }
+};
+
+/// Returns what worker's share counts in a mean over `workers` of them, who have `own` of `all` samples: n_k N / n. It
+/// is 1 exactly where all have as many, and where nobody has any.
+inline double weight_of(std::int64_t own, std::int64_t all, int workers) {
+  return all > 0 ? static_cast<double>(own) * workers / static_cast<double>(all) : 1;
+}
 
 /// Facts that a step's updates need, captured when its gradients are handed over: with overlap the update happens
 /// when the next step has already begun.
@@ -16,6 +30,7 @@ struct StepContext {
   /// A rank with n_k of all n samples holds n_k N / n times its own mean gradient. So the mean over N ranks is the mean
   /// over all samples. 1 but in a short batch; 0 without samples.
   double own_weight = 1;
+  StepSamples samples{};
 
   /// Returns the gradient_scale of a step that a rank makes by its own mean.
   double scale_to_own_mean() const { return own_weight > 0 ? 1 / own_weight : 1; }

@@ -157,7 +157,7 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
     ++open_;
     return ticket_of(std::move(running));
   }
-  void wait(const Ticket& ticket, bool = false) override {
+  void wait(const Ticket& ticket) override {
     if (!ticket.valid()) return;
     const LinkTime before = computed_to_;
     await(static_cast<const VirtualRunning&>(*running_of(ticket)));
@@ -542,6 +542,12 @@ double WorkCosts::of(Work work) const {
       return per_updated_element;
   }
   return 0;
+}
+
+void WorkCosts::stretch(double factor) {
+  for (double* cost : {&per_added_byte, &per_encoded_element, &per_decoded_element, &per_gathered_element,
+                       &per_selected_element, &per_scattered_element, &per_updated_element, &per_message, &per_byte})
+    *cost *= factor;
 }
 
 void run_in_virtual_time(const VirtualNetwork& network, const std::function<void(VirtualEngine&)>& body) {

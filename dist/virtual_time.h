@@ -21,6 +21,8 @@ struct WorkCosts {
 
   /// Returns the seconds for each unit of this work.
   double of(Work work) const;
+  /// All work takes so many times as long.
+  void stretch(double factor);
 };
 
 /// Ranks on a network, neither of which is there.

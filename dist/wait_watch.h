@@ -2,35 +2,44 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/clock.h"
+#include "dist/busy.h"
 #include "dist/transport/transport.h"
 
 namespace laconic::dist {
 
 /// Tells what is missing when nothing moves: ranks that wait long tell each other what for, and the sentence of a
-/// time-out names the rank that keeps the others waiting. Only the communication thread may call it; at() and
-/// forget_place() are for the compute thread.
+/// time-out names the rank that keeps the others waiting. While one says that it is busy, all wait. Only the
+/// communication thread may call it; at() and forget_place() are for the compute thread, which makes it.
 class WaitWatch {
  public:
   /// An operation under way, and what for: "waits for rank 2 (...)", or "".
   struct Waiting {
     std::string operation, waits;
   };
-  /// `waiting` tells all of them, first the one that the rank waits for.
-  WaitWatch(double timeout_seconds, std::function<std::vector<Waiting>()> waiting);
+  struct Options {
+    double timeout_seconds = 300, tell_seconds = 30;  ///< as WorldOptions has them
+    std::function<std::vector<Waiting>()> waiting{};  ///< all of them, first the one that the rank waits for
+    std::function<bool()> blocked{};                  ///< the compute thread waits for an operation
+  };
+  explicit WaitWatch(Options options);
   void connect(Transport& transport);
 
   double beat_seconds() const { return beat_seconds_; }  ///< so often it is to look
   bool due() const { return seconds_since(last_beat_) >= beat_seconds_; }
   /// Listens to the notes of other ranks, and tells them what this one waits for if it waits long already.
   void exchange_notes();
-  /// Throws LostRank if nothing has moved for the time-out, in a wait since then. A patient wait ends so only for a
-  /// rank that gives no sign of life.
+  /// Says on stderr, again and again, what files this rank waits for, and at what it works longer than the time-out while
+  /// others may wait for it.
+  void tell_what_takes_long();
+  /// Throws LostRank if nothing has moved for the time-out, in a wait since then. While a rank is busy, or in a patient
+  /// wait, only for a rank that has given no sign of life for so long.
   void require_in_time(Clock::time_point since, bool patient) const;
 
   void moved() { last_progress_ = Clock::now(); }  ///< something came, left or was submitted
@@ -46,21 +55,27 @@ class WaitWatch {
   void forget_place();
 
  private:
-  std::string status() const;
-  double silent_seconds(int rank) const;
-  std::optional<int> silent_rank() const;
-  std::string verdict() const;
-
-  const double timeout_seconds_, beat_seconds_;
-  const std::function<std::vector<Waiting>()> waiting_;
-  Transport* transport_ = nullptr;
-  Clock::time_point last_progress_ = Clock::now(), last_beat_{}, last_ended_{};
-  std::string last_operation_;  // that ended
-  struct Sign {                 // of life: what a rank last told about itself
+  struct Sign {  // of life: what a rank last told about itself
     Clock::time_point heard{};
+    bool busy = false;
     std::string status{};
   };
-  std::vector<Sign> signs_;  // by rank
+  Sign own_sign() const;
+  std::string status() const;
+  std::optional<BusyThread::Now> busy() const;
+  double silent_seconds(int rank) const;
+  std::optional<int> silent_rank(double seconds) const;
+  std::string verdict() const;
+
+  const Options o_;
+  double beat_seconds_ = 2;
+  const std::shared_ptr<const BusyThread> compute_thread_ = BusyThread::here();
+  Transport* transport_ = nullptr;
+  Clock::time_point last_progress_ = Clock::now(), last_beat_{}, last_ended_{};
+  Clock::time_point last_busy_{};            // when a rank, this one or another, last said that it was
+  std::string last_operation_;               // that ended
+  std::vector<Sign> signs_;                  // by rank
+  Clock::time_point told_of_{}, told_at_{};  // when that began of which was told last, and when
 
   std::atomic<Phase> phase_{Phase::forward};
   std::atomic<const std::string*> place_{nullptr};

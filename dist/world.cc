@@ -5,9 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <numeric>
@@ -62,43 +59,6 @@ void run_rank(Engine& engine, int servers, const std::function<void(Worker&)>& b
   }
 }
 
-/// Processes take longer to start than messages to travel: a short timeout is not meant for that.
-constexpr double kLeastSecondsToConnect = 20;
-
-/// Ends this process with a sentence and the exit code of LostRank, unless it is destroyed within `timeout_seconds` or
-/// kLeastSecondsToConnect, whichever is longer. Until all ranks are connected MPI's own calls wait for a process that
-/// is stopped, and nothing else ends them.
-class ConnectionWatch {
- public:
-  explicit ConnectionWatch(double timeout_seconds) {
-    const double seconds = std::max(timeout_seconds, kLeastSecondsToConnect);
-    thread_ = std::thread([this, seconds] {
-      std::unique_lock lock(mutex_);
-      if (changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return connected_; })) return;
-      const LostRank error(concat("mpi: not all ranks are connected after ", seconds,
-                                  " s. One is stopped, or cannot be reached. Raise --timeout if that is only slow."));
-      std::fputs(concat("laconic: error: ", error.what(), "\n").c_str(), stderr);
-      std::_Exit(exit_code_of(error));
-    });
-  }
-  ~ConnectionWatch() {
-    {
-      const std::lock_guard lock(mutex_);
-      connected_ = true;
-    }
-    changed_.notify_one();
-    thread_.join();
-  }
-  ConnectionWatch(const ConnectionWatch&) = delete;
-  ConnectionWatch& operator=(const ConnectionWatch&) = delete;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool connected_ = false;
-  std::thread thread_;
-};
-
 /// The body, in the view of the first N ranks.
 Task<> among_first(Communicator& comm, int N, const std::function<Task<>(Communicator&)>& body) {
   std::vector<int> ranks(static_cast<std::size_t>(N));
@@ -118,7 +78,7 @@ void run_threads(const std::shared_ptr<Hub>& hub, const WorldOptions& o, bool al
   FirstError first;
   const auto rank_main = [&](int rank) {
     try {
-      ThreadEngine engine([&] { return std::make_unique<Transport>(hub, rank); }, o.timeout_seconds);
+      ThreadEngine engine([&] { return std::make_unique<Transport>(hub, rank); }, o.timeout_seconds, o.tell_seconds);
       prepare();
       run_rank(engine, o.servers, body, first);
     } catch (const std::exception& e) {  // no engine, for want of threads or memory
@@ -142,17 +102,28 @@ void run_threads(const std::shared_ptr<Hub>& hub, const WorldOptions& o, bool al
   first.rethrow();
 }
 
-/// "batch=32" and "batch=16", or "" for a text that has ended: the first lines that differ.
+/// Lines of "key=value" that others do not have alike, {theirs, ours}: the first whose key both know. Else the first
+/// line whose key only one of them knows, and "".
 std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
-  std::istringstream left(a), right(b);
-  std::string x, y;
-  while (true) {
-    const bool more_left = static_cast<bool>(std::getline(left, x)),
-               more_right = static_cast<bool>(std::getline(right, y));
-    if (!more_left) x.clear();
-    if (!more_right) y.clear();
-    if (x != y || !(more_left || more_right)) return {x, y};
+  const auto lines = [](const std::string& text) {
+    std::vector<std::string> all;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) all.push_back(line);
+    return all;
+  };
+  const auto key = [](const std::string& line) { return line.substr(0, line.find('=')); };
+  const std::vector<std::string> left = lines(a);
+  std::vector<std::string> right = lines(b);  // in the end those whose key the others do not know
+  std::string only_left;
+  for (const std::string& x : left) {
+    const auto y = std::ranges::find(right, key(x), key);
+    if (y != right.end() && *y != x) return {x, *y};
+    if (y != right.end())
+      right.erase(y);
+    else if (only_left.empty())
+      only_left = x;
   }
+  return {only_left, only_left.empty() && !right.empty() ? right[0] : ""};
 }
 
 void require_equal(const std::vector<std::string>& all) {
@@ -174,6 +145,17 @@ void require_equal(const std::vector<std::string>& all) {
 int ranks_under_mpirun() {
   const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
   return size == nullptr ? 0 : std::atoi(size);
+}
+
+void leave_world() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}) ::unsetenv(name);
+}
+
+std::string how_to_meet(int ranks) {
+  const std::string version = mpi_library().version;
+  return concat(version.empty() ? "this build has no MPI" : "this build speaks Open MPI " + version,
+                ": start it by `laconic launch -n ", ranks, " ", ::program_invocation_short_name,
+                " ...`, or give `alone` if each is to train by itself");
 }
 
 void Worker::run(std::string name, std::function<Task<>(Communicator&)> body, Device device, bool patiently) const {
@@ -213,12 +195,16 @@ WorldReport run_workers(const WorldOptions& options, const std::function<void(Wo
   require<UsageError>(options.workers == 0 || options.workers + servers == ranks, "`workers` ", options.workers,
                       servers > 0 ? concat(" and `servers` ", servers) : "", ": mpirun started ", ranks,
                       " ranks. Leave `workers` out, or give both the same number.");
-  std::optional<ConnectionWatch> connecting(std::in_place, options.timeout_seconds);
+  std::optional<ConnectionWatch> connecting(std::in_place,
+                                            std::max(options.timeout_seconds, options.connect_seconds));
   start_mpi();
   FirstError first;
   {
-    ThreadEngine engine([&] { return make_mpi_transport(options.type_of_service); }, options.timeout_seconds);
+    ThreadEngine engine([&] { return make_mpi_transport(options.type_of_service, &*connecting); },
+                        options.timeout_seconds, options.tell_seconds);
     connecting.reset();
+    require<UsageError>(engine.size() == ranks, "mpirun started ", ranks,
+                        " ranks (OMPI_COMM_WORLD_SIZE), and they do not meet, for ", how_to_meet(ranks));
     run_rank(
         engine, servers,
         [&](Worker& worker) {

@@ -32,7 +32,9 @@ std::vector<std::string> texts_of_all(const Worker& worker, const std::string& w
 struct WorldOptions {
   int workers = 0;  ///< threads of this process; 0: as many as mpirun started (less the servers), else 1
   int servers = 0;  ///< further ranks, the last ones, that serve parameters and train nothing
-  double timeout_seconds = 300;  ///< until a silent rank counts as lost; at least 20 for processes of MPI to connect
+  double timeout_seconds = 300;  ///< until a silent rank counts as lost
+  double connect_seconds = 20;   ///< so long at least until processes of MPI are connected: they take time to start
+  double tell_seconds = 30;      ///< a rank that reads or writes files for so long says so on stderr, again and again
   std::optional<int> type_of_service{};  ///< of the IP packets between processes of MPI; none: left alone
   /// A network emulated between the threads. Their compute threads then run at nice 19 (kernel and data threads inherit
   /// it), the communication threads do not: with busy cores messages would else be late by the scheduler's tick.
@@ -47,12 +49,20 @@ struct WorldReport {
 /// How many ranks mpirun (Open MPI) started, this process being one of them; 0 if it did not start this process.
 int ranks_under_mpirun();
 
+/// From now on this process is no rank, whatever started it.
+void leave_world();
+
+/// The end of a sentence about `ranks` processes that were started and do not meet: which MPI this build speaks, and
+/// what to do.
+std::string how_to_meet(int ranks);
+
 /// Runs `body` once per rank: on `workers` threads of this process (rank 0 in the calling one, unless a link is
 /// emulated), or, under mpirun, once here as the rank that mpirun says. Returns when every rank of this process has
 /// ended; under mpirun when all ranks have, however long one takes, while it gives a sign of life. If one throws, all
 /// ranks end quickly: here the first error is rethrown; under mpirun its sentence is printed once and the processes end
-/// with its exit_code_of(). May be called again. Throws UsageError if `workers` contradicts mpirun, or if mpirun is
-/// there but this build has no MPI, or for a link between MPI processes or of one rank.
+/// with its exit_code_of(). May be called again. Throws UsageError if `workers` contradicts mpirun, if the ranks that
+/// it started do not meet (it is another MPI's), if mpirun is there but this build has no MPI, or for a link between
+/// MPI processes or of one rank.
 WorldReport run_workers(const WorldOptions& options, const std::function<void(Worker&)>& body);
 
 /// Checks before step 0 that all ranks run the same thing. `mine` is lines of "key=value": model, options, sizes of the

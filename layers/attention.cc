@@ -13,8 +13,8 @@ CausalSelfAttention::CausalSelfAttention(Options o) : o_(o) {
 }
 
 Tensor CausalSelfAttention::forward(const Tensor& x) {
-  require<ShapeError>(x.rank() == 3 && x.dim(2) == o_.dim, "CausalSelfAttention ", path(), ": x is ", x.shape(),
-                      ", not [B, T, ", o_.dim, "].");
+  require<ShapeError>(x.rank() == 3 && x.dim(2) == o_.dim, "CausalSelfAttention: x is ", x.shape(), ", not [B, T, ",
+                      o_.dim, "].");
   const ForwardContext& c = context();
   const float p = training() && c.dropout ? o_.dropout : 0.0f;
   return c_proj_(ops::causal_attention(c_attn_(x), o_.heads, p,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 #include <typeinfo>
 #include <unordered_set>
 
@@ -20,6 +21,30 @@ template <class F>
 void Module::walk(const std::string& path, F&& f) const {
   f(const_cast<Module&>(*this), path);
   for (const Part& c : children_) c.module->walk(join(path, c.name), f);
+}
+
+namespace {
+
+/// What a layer threw, on its way through the modules around it. Each of them knows more of the path.
+class ErrorOfLayer final : public ShapeError {
+ public:
+  ErrorOfLayer(const Module* layer, const std::string& path, const std::string& text)
+      : ShapeError(path.empty() ? text : path + ": " + text), layer(layer), text(text) {}
+  const Module* layer;
+  std::string text;
+};
+
+}  // namespace
+
+void Module::throw_with_path(const ShapeError& e) const {
+  const auto* const below = dynamic_cast<const ErrorOfLayer*>(&e);
+  const Module* const layer = below ? below->layer : this;
+  std::optional<std::string> path;
+  walk(path_, [&](Module& m, const std::string& its) {
+    if (&m == layer && !path) path = its;
+  });
+  if (!path) throw;  // it is no part of this module
+  throw ErrorOfLayer(layer, *path, below ? below->text : e.what());
 }
 
 std::vector<Module::NamedParameter> Module::named_parameters() const {

@@ -52,7 +52,7 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  /// Runs forward under this module's name.
+  /// Runs forward under this module's name. A ShapeError from within begins with the path of the layer that threw it.
   Tensor operator()(const Tensor& x) {
     const auto run = [this](const Tensor& in) { return call([&] { return forward(in); }); };
     return segment_ ? checkpoint(x, run) : run(x);
@@ -155,7 +155,12 @@ class Module {
   template <class F>
   Tensor call(F&& f) {
     LayerScope scope(path_);
-    Tensor y = f();
+    Tensor y;
+    try {
+      y = f();
+    } catch (const ShapeError& e) {
+      throw_with_path(e);
+    }
     if (watch_ && children_.empty() && !recomputing()) (*watch_)(path_, y);
     return y;
   }
@@ -173,6 +178,7 @@ class Module {
   friend class EvalMode;
   template <class F>
   void walk(const std::string& path, F&& f) const;  // f(module, path), parents first
+  [[noreturn]] void throw_with_path(const ShapeError& e) const;
   void require_new(const std::string& name) const;
 
   std::vector<OwnParameter> parameters_;

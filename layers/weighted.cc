@@ -120,8 +120,8 @@ BatchNorm::BatchNorm(Options o, int rank)
       batches_(buffer("num_batches_tracked", Tensor::zeros({}, DType::i64))) {}
 
 Tensor BatchNorm::normalize(const Tensor& x, bool relu, const Tensor& residual) {
-  require<ShapeError>(x.rank() == rank_ && x.dim(1) == o_.channels, "BatchNorm", rank_ / 2, "d ", path(), ": x is ",
-                      x.shape(), ", not [N, ", o_.channels, rank_ == 4 ? ", H, W]." : "].");
+  require<ShapeError>(x.rank() == rank_ && x.dim(1) == o_.channels, "BatchNorm", rank_ / 2, "d: x is ", x.shape(),
+                      ", not [N, ", o_.channels, rank_ == 4 ? ", H, W]." : "].");
   if (training() && !recomputing() && x.device() != kGhost) raw::increment(batches_);
   return ops::batch_norm(x, gamma_->fresh(), beta_->fresh(), running_mean_, running_var_,
                          {.training = training(), .momentum = o_.momentum, .epsilon = o_.epsilon, .relu = relu},

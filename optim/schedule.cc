@@ -64,14 +64,17 @@ std::vector<Schedule::Kind>& schedules() {
        }},
       {"exp", "exp:F", "exp:0.95", 1, 1,
        [](const Moment& m) {
-         const std::int64_t each = m.factor.iterations ? 1 : m.horizon.steps_per_epoch;
-         return std::pow(m.factor.value, static_cast<double>(m.iteration / each));
+         const double times = m.factor.iterations ? static_cast<double>(m.iteration) * m.horizon.iterations
+                                                  : static_cast<double>(m.iteration / m.horizon.steps_per_epoch);
+         return std::pow(m.factor.value, times);
        },
        true},
       {"cosine", "cosine[:LOW]", "cosine:0.1", 0, 1,
        [](const Moment& m) {
-         const double length = static_cast<double>(m.horizon.total_steps) - m.warmup;
-         const double past = static_cast<double>(m.iteration) - m.warmup;
+         // A run that ends after so many updates is as far as it has made of them, whoever made them.
+         const double warmup = m.horizon.ahead == 0 ? m.warmup : m.warmup * m.horizon.iterations;
+         const double length = static_cast<double>(m.horizon.total_steps - m.horizon.ahead) - warmup;
+         const double past = static_cast<double>(m.iteration - m.horizon.ahead) - warmup;
          const double done = length > 0 ? std::clamp(past / length, 0.0, 1.0) : 0.0;
          const double low = m.factor.value;
          return low + (1 - low) * (1 + std::cos(std::numbers::pi * done)) / 2;

@@ -23,22 +23,27 @@ namespace laconic {
 ///   plateau:PATIENCE,FACTOR   times FACTOR whenever the metric has not become lower by 1e-4 of itself for more than
 ///                             PATIENCE epochs in a row (PyTorch's ReduceLROnPlateau)
 ///
-/// t counts from the start of the run, warm-up included, in epochs, or in iterations where a count has the suffix `it`.
+/// t counts from the start of the run, warm-up included, in epochs, or in iterations where a count has the suffix `it`:
+/// those of the number of workers that the run began with, so that a count means as many samples after a change of it.
 /// During the first W the factor is also multiplied by (iteration + 1) / (W in iterations): the last warm-up iteration
 /// is the first at the full rate. source: warm-up: Goyal et al. 2017, section 2.2; cosine: Loshchilov & Hutter 2017,
 /// eq. 5, without restarts.
 class Schedule {
  public:
-  /// How long an epoch and the run are.
+  /// How long an epoch and the run are, in updates of the workers that there are.
   struct Horizon {
     std::int64_t steps_per_epoch = 1, total_steps = 1;
+    double iterations = 1;  ///< that an update counts for in `it`: 4 where one worker began, and four go on
+    /// Where the run ends after so many updates, the iteration less those that were made: 0 unless the number of
+    /// workers has changed.
+    std::int64_t ahead = 0;
   };
   /// A number above 0; with the suffix `it` it counts iterations.
   struct Number {
     double value = 0;
     bool iterations = false;
     double in_steps(const Horizon& h) const {
-      return iterations ? value : value * static_cast<double>(h.steps_per_epoch);
+      return iterations ? value / h.iterations : value * static_cast<double>(h.steps_per_epoch);
     }
   };
   /// What a rule knows at an update. Times are in iterations.
@@ -67,6 +72,9 @@ class Schedule {
 
   /// The factor for update `iteration` (from 0).
   double factor(std::int64_t iteration, const Horizon& horizon) const;
+
+  /// Length of the warm-up in updates.
+  double warmup(const Horizon& horizon) const { return warmup_.in_steps(horizon); }
 
   /// Tells the metric of an epoch that has just ended, lower is better. Only plateau listens. A metric that is NaN is
   /// bad.

@@ -1,5 +1,11 @@
+#include <cstring>
+#include <limits>
+
+#include "compress/codecs.h"
+#include "compress/value_bits.h"
 #include "dist/method/allreduce/allreduce_sync.h"
 #include "tests/dense_training.h"
+#include "tests/error_of.h"
 #include "tests/on_ranks.h"
 #include "tests/pairwise.h"
 
@@ -47,14 +53,86 @@ TEST(AllreduceSync, IdentityIsNoCodecAndEveryOtherLeavesEqualBitsOnAllRanksWithE
 TEST(AllreduceSync, CountsWhatTheCodecSends) {
   std::uint64_t plain = 0, coded = 0;
   const PlanOptions plan = plan_options("ring", "lazy:1MiB", 0);
-  train_with("none", 4, plan, Overlap::forward, false, &plain);
-  train_with("fp16", 4, plan, Overlap::forward, false, &coded);
-  EXPECT_EQ(plain, 2 * coded);
   const ParameterArena arena(some_parameters());
-  PlanOptions options = plan;
-  set_codec(options, "fp16");
-  EXPECT_DOUBLE_EQ(2 * *bytes_of_step(make_plan(arena.parameters(), options, 4), 4),
-                   *bytes_of_step(make_plan(arena.parameters(), plan, 4), 4));
+  const auto said = [&](const std::string& codec) {
+    PlanOptions options = plan;
+    set_codec(options, codec);
+    return *bytes_of_step(make_plan(arena.parameters(), options, 4), 4);
+  };
+  train_with("none", 4, plan, Overlap::forward, false, &plain);
+  train_with("bf16", 4, plan, Overlap::forward, false, &coded);
+  EXPECT_EQ(plain, 2 * coded);
+  EXPECT_DOUBLE_EQ(2 * said("bf16"), said("none"));
+  train_with("fp16", 4, plan, Overlap::forward, false, &coded);
+  EXPECT_GT(2 * coded, plain) << "exponents";
+  EXPECT_NEAR(2 * static_cast<double>(coded), static_cast<double>(plain), 1e-3 * static_cast<double>(plain));
+  EXPECT_NEAR(static_cast<double>(coded), 3 * said("fp16"), 8) << "three steps; blocks differ by a value";
+}
+
+/// Plain halves, as a codec of somebody else may send them.
+class Halves final : public compress::SizedCodec {
+ public:
+  Halves() : SizedCodec("halves", "are no", "halves") {}
+  std::size_t max_bytes(std::size_t n) const override { return 2 * n; }
+  float largest() const override { return 65504; }
+
+ private:
+  void write(Slice<const float> x, const compress::Key&, std::byte* to) const override {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::uint16_t half = compress::fp16_of(x[i]);
+      std::memcpy(to + 2 * i, &half, 2);
+    }
+  }
+  void read(Slice<const std::byte> payload, Slice<float> x) const override {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      std::uint16_t half;
+      std::memcpy(&half, payload.data() + 2 * i, 2);
+      x[i] = compress::float_of(half);
+    }
+  }
+};
+
+/// One step in which every gradient of every rank is `gradient`, through this codec. Returns rank 0's parameters.
+std::vector<float> step_through(const std::string& codec, int N, float gradient, bool mean, const std::string& by) {
+  std::vector<float> values;
+  on_ranks(N, [&](Worker& w) {
+    const ParameterArena arena(some_parameters());
+    PlanOptions options = plan_options(by, "lazy:1MiB", 0);
+    set_codec(options, codec);
+    AllreduceSync sync(arena, w.engine, make_plan(arena.parameters(), options, N), sgd, {.mean = mean});
+    sync.begin_step({.step = 7, .lr = 1});
+    for (const auto& p : arena.parameters()) {
+      raw::fill(p->grad(), gradient), raw::fill(p->value(), 0.0f);
+      sync.gradient_ready(*p, p->all_rows());
+    }
+    sync.end_step();
+    sync.flush();
+    if (w.rank == 0)
+      for (const auto& p : arena.parameters())
+        for (const float v : p->value().to_vector()) values.push_back(v);
+  });
+  return values;
+}
+
+TEST(AllreduceSync, ASumBeyondAHalfsRangeTravelsThroughFp16) {
+  for (const auto& [N, by] : {std::pair{8, "ring"}, {8, "butterfly"}, {8, "doubling"}, {8, "tree:2"}, {64, "ring"}})
+    for (const bool mean : {true, false})
+      for (const float v : step_through("fp16", N, 8192, mean, by))
+        ASSERT_EQ(v, mean ? -8192 : -8192 * N) << by << " of " << N;
+}
+
+TEST(AllreduceSync, ACodecOfASmallRangeNamesStepBucketAndWhatToTake) {
+  static const bool added = [] {
+    compress::codecs().push_back(compress::plain_codec("halves", {}, [] { return std::make_unique<Halves>(); }));
+    return true;
+  }();
+  ASSERT_TRUE(added);
+  for (const float v : step_through("halves", 4, 8192, true, "ring")) ASSERT_EQ(v, -8192);
+  expect_error<compress::OutOfRange>([] { step_through("halves", 16, 8192, true, "ring"); },
+                                     {"allreduce ", "in step 7 is beyond 65504", "(`codec`): take bf16 or fp16"});
+  expect_error<compress::OutOfRange>(
+      [] { step_through("halves", 2, std::numeric_limits<float>::infinity(), true, "ring"); },
+      {"allreduce ", "what is to be sent in step 7 is not finite: lower `lr`, or clip"});
 }
 
 TEST(AllreduceSync, WhatWasLostIsSavedAndResumed) {

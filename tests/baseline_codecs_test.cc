@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include "compress/codecs.h"
 #include "compress/cpu/isa.h"
 #include "compress/draws.h"
+#include "compress/value_bits.h"
 #include "core/random.h"
 #include "tests/error_of.h"
 #include "tests/test_devices.h"
@@ -319,6 +321,9 @@ TEST(Zfp, KeepsItsBoundAndLeavesAloneWhatIsNotFinite) {
     const std::vector<float> y = through(name, x);
     EXPECT_EQ(std::memcmp(x.data(), y.data(), x.size() * sizeof(float)), 0) << name;
   }
+  // Its tolerance is no bound.
+  const std::vector<float> four{0, -0.48f, -0.42f, -0.49f}, back = through("zfp:1", four);
+  for (std::size_t i = 0; i < four.size(); ++i) EXPECT_NEAR(back[i], four[i], 1.4375);
   std::vector<float> small(1000, 1e-5f);
   Bytes payload;
   make_codec("zfp:0.001")->encode(slice(small), {}, payload);
@@ -341,19 +346,34 @@ TEST(Truncation, ClearsTheLowBits) {
 
 // ------------------------------------------------------------------------------------------------- floats of 2 bytes
 
+constexpr float kNoExponent = 32768;  // as the largest value: the others are divided by 1
+
+/// The halves of values beside one that asks for no exponent.
 std::vector<std::uint16_t> halves(const std::vector<float>& x) {
-  Bytes payload;
-  make_codec("fp16")->encode(slice(x), {}, payload);
-  std::vector<std::uint16_t> h(x.size());
-  std::memcpy(h.data(), payload.data(), payload.size());
-  return h;
+  constexpr std::size_t kBeside = kHalvesOfAnExponent - 1;
+  const auto codec = make_codec("fp16");
+  std::vector<std::uint16_t> all;
+  for (std::size_t first = 0; first < x.size(); first += kBeside) {
+    const std::size_t count = std::min(kBeside, x.size() - first);
+    std::vector<float> block{kNoExponent};
+    block.insert(block.end(), x.begin() + static_cast<std::ptrdiff_t>(first),
+                 x.begin() + static_cast<std::ptrdiff_t>(first + count));
+    Bytes payload;
+    codec->encode(slice(std::as_const(block)), {}, payload);
+    EXPECT_EQ(payload.data()[payload.size() - 1], std::byte{0});
+    all.resize(first + count);
+    std::memcpy(all.data() + first, payload.data() + 2, 2 * count);
+  }
+  return all;
 }
 
 TEST(Fp16, EveryHalfComesBackAndValuesBetweenTwoGoToTheNearer) {
   std::vector<std::uint16_t> all(1 << 16);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
+  std::vector<std::byte> payload(make_codec("fp16")->max_bytes(all.size()));  // exponents of 0
+  std::memcpy(payload.data(), all.data(), 2 * all.size());
   std::vector<float> x(all.size());
-  make_codec("fp16")->decode(slice(std::as_const(all)).bytes(), slice(x));
+  make_codec("fp16")->decode(slice(std::as_const(payload)), slice(x));
   const std::vector<std::uint16_t> back = halves(x);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (std::isnan(x[i])) {
@@ -372,13 +392,77 @@ TEST(Fp16, EveryHalfComesBackAndValuesBetweenTwoGoToTheNearer) {
     ASSERT_EQ(to[1], i % 2 ? i + 1 : i);
     ASSERT_EQ(to[2], i + 1);
   }
-  EXPECT_EQ(halves({65519.996f, 65520.0f, -1e30f}), (std::vector<std::uint16_t>{0x7BFF, 0x7C00, 0xFC00}));
+  EXPECT_EQ(halves({65519.996f, -65519.996f}), (std::vector<std::uint16_t>{0x7BFF, 0xFBFF}));
+}
+
+TEST(Fp16, TheLargestMagnitudeOfEach4096IsBroughtBelowInfinity) {
+  const auto exponent_of = [](float largest) {
+    const std::vector<float> x{largest / 3, -largest};
+    Bytes payload;
+    make_codec("fp16")->encode(slice(x), {}, payload);
+    return static_cast<std::int8_t>(payload.data()[payload.size() - 1]);
+  };
+  EXPECT_EQ(exponent_of(32768.0f), 0);
+  EXPECT_EQ(exponent_of(65519.996f), 0) << "rounds to 65504";
+  EXPECT_EQ(exponent_of(65520.0f), 1) << "would round to 65536";
+  EXPECT_EQ(exponent_of(1.0f), -15);
+  EXPECT_EQ(exponent_of(1e-38f), -100);
+  EXPECT_EQ(exponent_of(3e38f), 112);
+  EXPECT_EQ(exponent_of(0), 0);
+  EXPECT_EQ(exponent_of(kInf), 0);
+  EXPECT_EQ(exponent_of(kNan), 0);
+
+  // Values that differ by magnitudes from block to block keep 11 bits each.
+  std::vector<float> x = values_of(5, 3 * kHalvesOfAnExponent + 100);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::ldexp(x[i], i / kHalvesOfAnExponent == 1 ? 40 : -40);
+  const std::vector<float> y = through("fp16", x);
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_LE(std::abs(y[i] - x[i]), std::abs(x[i]) * 0x1p-11f) << i;
+  EXPECT_EQ(make_codec("fp16")->max_bytes(x.size()), 2 * x.size() + 4);
+}
+
+TEST(Fp16, NoValueIsFurtherOffThanAPlainHalf) {
+  for (const float size : {1e-9f, 1e-5f, 1.0f, 6e3f}) {
+    std::vector<float> x = values_of(6, 5000);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] *= size * std::exp2(-static_cast<float>(i % 40));
+    const std::vector<float> y = through("fp16", x);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      ASSERT_LE(std::abs(y[i] - x[i]), std::abs(float_of(fp16_of(x[i])) - x[i])) << size << " " << i;
+  }
+}
+
+/// As a ring has it: each rank adds its own values to what came, and passes the sum on.
+TEST(Codecs, SumsOf64GradientsOfTenThousandStayFinite) {
+  constexpr int kRanks = 64;
+  constexpr std::size_t kValues = 5000;
+  for (const std::string& name : all_codecs()) {
+    SCOPED_TRACE(name);
+    const auto codec = make_codec(name);
+    std::vector<float> sum(kValues), exact(kValues);
+    for (int r = 0; r < kRanks; ++r) {
+      std::vector<float> x = values_of(r, kValues);
+      for (std::size_t i = 0; i < kValues; ++i) {
+        const float largest = i % 3 == 0 ? 1e4f : 1;  // rising to 640,000 of one sign, and small ones beside them
+        x[i] = largest * std::abs(x[i]);
+        exact[i] += x[i];
+      }
+      Bytes payload;
+      codec->encode(slice(std::as_const(sum)), {.step = 1, .hop = static_cast<std::uint32_t>(r)}, payload);
+      codec->decode_add(payload.slice(), slice(x));
+      sum = x;
+    }
+    sum = through(name, sum);
+    ASSERT_TRUE(std::ranges::all_of(sum, [](float v) { return std::isfinite(v); }));
+    if (name != "fp16") continue;
+    for (std::size_t i = 0; i < kValues; ++i) ASSERT_NEAR(sum[i], exact[i], kRanks * 0x1p-11 * double{exact[i]}) << i;
+  }
 }
 
 TEST(Fp16, TheProcessorsConversionIsOurs) {
   std::vector<float> x(1 << 20);
   for (std::size_t i = 0; i < x.size(); ++i)
     x[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i << 12 | (i * 2654435761u >> 20 & 0xFFF)));
+  for (float& v : x)
+    if (std::isfinite(v) && std::abs(v) >= 65520) v = 65519;  // would ask for an exponent
   const std::vector<std::uint16_t> with = halves(x);
   cpu::allow_avx2(false);
   const std::vector<std::uint16_t> without = halves(x);

@@ -76,6 +76,7 @@ TEST(Checkpoint, ARunThatStartsAnewIsNotTakenForTheOldOne) {
   recipe.trainer.save_every = Every{4, true};
   train(recipe);
   recipe.trainer.steps = 2;  // in the same folder, and not as far
+  recipe.trainer.overwrite = true;
   train(recipe);
   EXPECT_EQ(CheckpointStore::newest(folder.path()), folder / "checkpoint-000000000002");
 }
@@ -84,7 +85,7 @@ TEST(Checkpoint, WithoutAManifestItDoesNotCount) {
   TempFolder folder;
   Recipe recipe = saving_in(folder);
   train(recipe);
-  recipe.trainer.steps = 3;
+  recipe.trainer.steps = 3, recipe.trainer.resume = folder.path();
   train(recipe);
   fs::remove(folder / "checkpoint-000000000003/manifest.json");
   fs::remove(folder / "checkpoint-000000000003/rank-1.safetensors");
@@ -426,6 +427,48 @@ TEST(Checkpoint, AnotherTrainingsFolderIsRefusedWithoutOverwrite) {
   EXPECT_EQ(refusal(other), "");
 }
 
+TEST(Checkpoint, TheSameTrainingBegunAgainReplacesNothingWithoutOverwrite) {
+  TempFolder folder;
+  train(saving_in(folder));
+  const std::string weights = file_text(folder / "weights.safetensors");
+  const auto before = names_in(folder.path());
+  EXPECT_EQ(refusal(saving_in(folder)),
+            folder.path() +
+                " holds checkpoint-000000000002 (`save`): add `resume` to go on from there, or `overwrite` to begin "
+                "anew");
+  EXPECT_EQ(refusal(saving_in(folder, 3)).substr(0, folder.path().size() + 6), folder.path() + " holds");
+  EXPECT_EQ(names_in(folder.path()), before);
+  EXPECT_EQ(file_text(folder / "weights.safetensors"), weights);
+  Recipe again = saving_in(folder);
+  again.trainer.overwrite = true;
+  again.trainer.steps = 1;
+  train(again);
+  EXPECT_EQ(names_in(folder.path()),
+            (std::vector<std::string>{"checkpoint-000000000001", "run.json", "weights.safetensors"}));
+  fs::remove_all(folder / "checkpoint-000000000001");
+  EXPECT_EQ(refusal(saving_in(folder)),
+            folder.path() + " holds weights of a training (`save`): choose another folder, or add `overwrite`");
+  fs::remove(folder / "weights.safetensors");
+  train(saving_in(folder));  // nothing is lost
+}
+
+TEST(Checkpoint, ATrainingGoesOnInItsFolderHoweverThatIsNamed) {
+  TempFolder folder, elsewhere;
+  train(saving_in(folder));
+  train(saving_in(elsewhere));
+  Recipe from_there = resuming_from(elsewhere);
+  from_there.trainer.save = folder.path();
+  EXPECT_TRUE(has(refusal(from_there), folder.path() + " holds checkpoint-000000000002 (`save`)"));
+  const std::string name = fs::path(folder.path()).filename();
+  std::int64_t steps = 2;
+  for (const std::string& from : {folder / "checkpoint-000000000002", folder / "", folder / "../" + name}) {
+    Recipe recipe = resuming_from(folder);
+    recipe.trainer.resume = from;
+    recipe.trainer.steps = ++steps;
+    EXPECT_EQ(train(recipe).summary.steps, steps) << from;
+  }
+}
+
 TEST(Checkpoint, WeightsOfUnknownOriginAreNotReplaced) {
   TempFolder folder;
   write_bytes(folder / "weights.safetensors", "mine");
@@ -465,7 +508,9 @@ TEST(Checkpoint, WhatKilledRunsLeftIsSwept) {
     write_bytes(folder / "checkpoint-00000000000" + step + "/rank-0.safetensors.123.4.tmp", "");
     write_bytes(folder / "checkpoint-00000000000" + step + "/rank-1.safetensors", "");
   }
-  train(saving_in(folder));
+  Recipe again = saving_in(folder);
+  again.trainer.overwrite = true;
+  train(again);
   EXPECT_EQ(names_in(folder.path()),
             (std::vector<std::string>{"checkpoint-000000000002", "run.json", "weights.safetensors"}));
 }
@@ -489,7 +534,7 @@ TEST(Checkpoint, AFolderIsForOneRunAtATime) {
     });
   };
   train(outer);
-  EXPECT_EQ(refusal(saving_in(folder, 1)), "");
+  EXPECT_EQ(refusal(resuming_from(folder, 1)), "");
 }
 
 TEST(Checkpoint, AFolderMayBeNamedWithASlashAtItsEnd) {

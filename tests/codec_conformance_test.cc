@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "compress/codecs.h"
 #include "compress/conformance.h"
@@ -38,6 +40,8 @@ class Broken final : public Codec {
   void decode(Slice<const std::byte> payload, Slice<float> x) const override {
     if (how_ == "takes anything" && payload.size() != x.size_bytes()) return;
     identity_->decode(payload, x);
+    if (how_ == "overflows")
+      for (float& v : x) v = std::abs(v) > 65504 ? std::copysign(std::numeric_limits<float>::infinity(), v) : v;
   }
 
  private:
@@ -51,7 +55,8 @@ TEST(CheckCodec, FindsAPromiseThatIsBroken) {
                                       {"begins anew", "encode does not append"},
                                       {"sends zeros", "hardly anything of the values comes back"},
                                       {"has a memory", "give other bytes"},
-                                      {"takes anything", "cut short, or too long"}}) {
+                                      {"takes anything", "cut short, or too long"},
+                              {"overflows", "a finite value comes back as none"}}) {
     codecs().push_back(plain_codec(how, {}, [name = std::string(how)] { return std::make_unique<Broken>(name); }));
     expect_error<Error>([&, name = std::string(how)] { check_codec(name); }, {sentence});
     codecs().pop_back();

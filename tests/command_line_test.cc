@@ -15,9 +15,12 @@
 #include <string>
 #include <thread>
 
+#include "apps/text.h"
 #include "dist/collective/allreduce.h"
 #include "dist/method/method.h"
+#include "tests/fake_mpirun.h"
 #include "tests/program.h"
+#include "tests/training_log.h"
 
 namespace laconic {
 namespace {
@@ -82,10 +85,9 @@ TEST(CommandLine, ModelsPrintsTheZooAndTheLayersOfOne) {
   EXPECT_EQ(run("laconic models --layers vgg16 --resnet-v1").exit_code, 2);
 }
 
-void expect_lines_fit(const std::string& help) {
-  std::size_t begin = 0;
-  for (std::size_t end; (end = help.find('\n', begin)) != std::string::npos; begin = end + 1)
-    EXPECT_LE(end - begin, 100u) << help.substr(begin, end - begin);
+void expect_lines_fit(const std::string& help, std::size_t columns = 100) {
+  std::istringstream lines(help);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(letters(line), columns) << line;
 }
 
 TEST(CommandLine, HelpListsItsGroupsInOrder) {
@@ -134,18 +136,68 @@ TEST(CommandLine, HelpOfToolsSaysWhatOptionsTakeAndNoMore) {
   }
 }
 
+TEST(CommandLine, HelpFollowsTheWidthOfTheTerminal) {
+  const std::string wide = shown_in_terminal("cifar10 --help", 200);
+  if (wide.empty()) GTEST_SKIP() << "no terminal can be made here";
+  EXPECT_EQ(wide, run("cifar10 --help").out);
+  for (const char* tool : {"mnist", "cifar10", "gpt", "laconic", "laconic compare", "laconic launch", "laconic explain",
+                           "laconic bench allreduce", "laconic inspect codec"}) {
+    const std::string help = shown_in_terminal(tool + std::string(" --help"), 80);
+    EXPECT_TRUE(has(help, "-h,--help")) << help;
+    expect_lines_fit(help, 80);
+  }
+  expect_lines_fit(shown_in_terminal("laconic models", 60), 60);
+}
+
+TEST(CommandLine, OneProgramHasAllTools) {
+  const TempFolder dir;
+  std::filesystem::create_directories(dir / "build/apps");
+  std::filesystem::copy(LACONIC_APPS "/laconic", dir / "build/apps/laconic");
+  const auto alone = [&](const std::string& words) {  // the program before it is there for its environment alone
+    return run("laconic --version >/dev/null; cd " + dir.path() + "; build/apps/laconic " + words);
+  };
+  std::istringstream lines(alone("--help").out);
+  int tools = 0;
+  for (std::string line; std::getline(lines, line) && !line.starts_with("launch:");) {
+    if (!line.starts_with("  ") || line[2] == ' ') continue;
+    const std::string tool = line.substr(2, line.find(' ', 2) - 2);
+    EXPECT_EQ(alone(tool + " --help").exit_code, 0) << tool;
+    ++tools;
+  }
+  EXPECT_GE(tools, 15);
+
+  const std::string missing = "laconic: error: there is no program 'cifar10' (launch): ";
+  EXPECT_EQ(alone("launch -n 2 cifar10").err, missing + "give a path, or the name of a program beside laconic\n");
+  dir.write("build/build.ninja", {});
+  EXPECT_EQ(alone("launch -n 2 cifar10").err, missing + "build it with `ninja -C build apps/cifar10`\n");
+  EXPECT_TRUE(has(alone("compare cifar10 --vs '--lr 1'").err, "build it with `ninja -C build apps/cifar10`"));
+  EXPECT_TRUE(
+      has(run("laconic --version >/dev/null; cd /usr; " + (dir / "build/apps/laconic") + " launch -n 2 gpt").err,
+          "`ninja -C " + (dir / "build") + " apps/gpt`"));
+}
+
 TEST(CommandLine, TheShellCompletesWhatHelpTells) {
-  const auto completed = [](const std::string& words) {
+  const TempFolder dir;
+  dir.write("plan.json", {});
+  const auto completed = [&](const std::string& words) {
     const std::string script =
         "source " LACONIC_SOURCE "/apps/install/completion.bash; COMP_WORDS=(" + words +
         "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _laconic ${COMP_WORDS[0]}; echo ${COMPREPLY[*]}";
     // The program before it is there for its environment alone.
-    return run("laconic --version >/dev/null; PATH=" LACONIC_APPS ":$PATH bash -c '" + script + "'").out;
+    const Result r = run("laconic --version >/dev/null; cd " + dir.path() + "; PATH=" LACONIC_APPS ":$PATH bash -c '" +
+                         script + "'");
+    EXPECT_EQ(r.err, "") << words;
+    return r.out;
   };
   EXPECT_EQ(completed("laconic ben"), "bench\n");
   EXPECT_EQ(completed("laconic bench st"), "step\n");
   EXPECT_EQ(completed("laconic bench step --mod"), "--model\n");
   EXPECT_EQ(completed("laconic launch -n 4 mnist --epo"), "--epoch-steps --epochs\n");
+  EXPECT_EQ(completed("laconic launch -n 4 mnist --opt"), "--optimizer\n");
+  EXPECT_EQ(completed("mnist --plan \"\""), "auto plan.json\n");
+  EXPECT_EQ(completed("mnist --plan = pl"), "plan.json\n");
+  EXPECT_EQ(completed("laconic simulate --model hd"), "hdc hdc-2.5mb\n");
+  EXPECT_EQ(completed("laconic models --layers len"), "lenet\n");
   EXPECT_EQ(completed("mnist --model \"\""), "hdc hdc-2.5mb lenet\n");
   EXPECT_EQ(completed("cifar10 --sync lay"), "layerdrop\n");
   EXPECT_EQ(completed("cifar10 --codec ince"), "inceptionn-published:2^ inceptionn:2^ inceptionn:rel:2^\n");
@@ -222,6 +274,15 @@ TEST(CommandLine, AWrongModelNamesTheNearest) {
   EXPECT_EQ(r.err.rfind("laconic: error: unknown model 'resnet21' (--model): did you mean resnet20? ", 0), 0u) << r.err;
 }
 
+TEST(CommandLine, AModelOfAnotherProgramNamesThatProgram) {
+  const auto said = [](const std::string& words) { return run(words).err; };
+  EXPECT_EQ(said("mnist --model resnet20"),
+            "laconic: error: 'resnet20' is a model of cifar10 (--model): take that program, or one of lenet, hdc, "
+            "hdc-2.5mb\n");
+  EXPECT_TRUE(has(said("cifar10 --model resnet50"), "is a model of imagenet (--model)"));
+  EXPECT_TRUE(has(said("gpt --model lstm-small"), "is a model of ptb (--model)"));
+}
+
 TEST(CommandLine, LaconicListsItsTools) {
   const Result r = run("laconic --help");
   EXPECT_EQ(r.exit_code, 0);
@@ -278,11 +339,15 @@ TEST(CommandLine, LaunchSaysWhenThereIsNoSuchApp) {
   EXPECT_TRUE(has(run("laconic launch -n 3 imagenett").err, "did you mean imagenet?"));
 }
 
-TEST(CommandLine, LaunchSaysWhenMpirunIsMissing) {
-  const Result r =
-      run("laconic launch --dry-run -n 1 mnist >/dev/null; PATH=/nowhere " LACONIC_APPS "/laconic launch -n 2 mnist");
-  EXPECT_EQ(r.exit_code, 1);
-  EXPECT_EQ(r.err.rfind("laconic: error: launch: mpirun is not installed. ", 0), 0u) << r.err;
+TEST(CommandLine, LaunchTakesTheMpirunOfItsMpiThoughPathHasAnotherOne) {
+  if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "mpirun is not installed";
+  const TempFolder dir;
+  std::ofstream(dir / "mpirun") << "#!/bin/sh\necho 'HYDRA build details:'\necho '    Version:  4.0.2'\n";
+  std::filesystem::permissions(dir / "mpirun", std::filesystem::perms::owner_all);
+  const std::string training = "mnist --data synthetic:80,20 --batch 4 --steps 2 --threads 1 --quiet --json";
+  const Result r = run("laconic launch -n 2 " + training, "export PATH=" + dir.path() + ":$PATH;");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_EQ(last_line(r.out)["workers"], 2) << r.out;
 }
 
 TEST(CommandLine, LaunchPassesOnTheExitCodeAndTheCleanEnvironment) {
@@ -306,8 +371,7 @@ TEST(CommandLine, LaunchPassesOnTheExitCodeAndTheCleanEnvironment) {
 
 /// An mpirun that a shell script stands in for; what to put before `laconic launch`.
 std::string with_mpirun(const TempFolder& dir, const std::string& script) {
-  std::ofstream(dir / "mpirun") << "#!/bin/sh\n" << script;
-  std::filesystem::permissions(dir / "mpirun", std::filesystem::perms::owner_all);
+  fake_mpirun(dir, script);
   return "export PATH=" + dir.path() + ":$PATH TMPDIR=" + dir.path() + ";";
 }
 
@@ -378,6 +442,29 @@ TEST(CommandLine, WhatMpirunLeavesBehindGoesWithTheLaunch) {
   EXPECT_FALSE(is_alive(dir / "orphan"));
   for (const auto& entry : std::filesystem::directory_iterator(dir.path()))
     EXPECT_FALSE(has(entry.path().string(), "/laconic-")) << entry.path();
+}
+
+/// Scripts that build or wait say so, by apps/patience.sh: here at once, and not each 20 s.
+TEST(CommandLine, ScriptsSayThatTheyStillWork) {
+  const TempFolder dir;
+  const std::string said = dir / "said";
+  const auto until_said = [&](const std::string& words) {
+    return "until grep -q " + words + " " + said + "; do sleep 0.05; done";
+  };
+  std::ofstream(dir / "ninja") << "#!/bin/sh\necho '[1/3] first'\n" + until_said("Building") +
+                                      "\necho '[3/3] last'\nexit 5\n";
+  std::filesystem::permissions(dir / "ninja", std::filesystem::perms::owner_all);
+  const std::string script = "PATH=" + dir.path() + ":$PATH; exec > " + said +
+                             "; . " LACONIC_SOURCE "/apps/patience.sh; period=0; beside waits sh -c \"" +
+                             until_said("waits") + "; exit 3\" > " + (dir / "out") + "; echo $?; build here " +
+                             (dir / "log") + " all; echo $?";
+  const Result r = run("laconic --version >/dev/null; bash -c '" + script + "'");
+  EXPECT_EQ(r.err, "");
+  EXPECT_TRUE(std::regex_match(file_text(said), std::regex("(waits, [0-9]+ s so far\n)+3\n"
+                                                           "(Building(: [13] of 3 files)?, [0-9]+ s so far\n)+5\n")))
+      << file_text(said);
+  EXPECT_EQ(file_text(dir / "out"), "");
+  EXPECT_EQ(file_text(dir / "log"), "[1/3] first\n[3/3] last\n");
 }
 
 TEST(CommandLine, AWrongOptionUnderLaunchIsSaidOnce) {

@@ -204,22 +204,21 @@ TEST(CompareTable, AccuraciesAreMeanAndSpreadOverSeedsAndTimesToATargetMedians) 
 }
 
 TEST(CompareOptions, LearningGoesWithoutTheNetworkAndTimingWithShortEpochs) {
-  const CompareOptions o =
+  CompareOptions o =
       parse_compare({"cifar10", "--learn", "12", "--workers", "4", "--epochs", "5", "--link=1gbit", "--through",
-                     "net run -n {ranks}", "--vs", "ring: --codec fp16", "--vs", "served: --sync ps --link-of 1=1mbit",
-                     "--vs", "two: --sync ps --servers 2", "--vs", "no more: --sync ps --servers colocated"});
+                     "net run -n {ranks}", "--vs", "ring: --codec fp16", "--vs", "served: --sync ps --link-of 1=1mbit"});
+  o.sets[1].ranks = 5;
   const auto command = [&](std::size_t set, RunKind run) {
     return join(command_of(o, o.sets[set], "cifar10", "laconic", 0, "LOG", run), " ");
   };
   EXPECT_EQ(command(0, RunKind::learning),
-            "cifar10 --workers 4 --epochs 5 --codec fp16 --seed 0 --log LOG --quiet --json");
+            "cifar10 --workers 4 --epochs 5 --link=1gbit --codec fp16 --link none --seed 0 --log LOG --quiet --json");
   EXPECT_EQ(command(1, RunKind::learning),
-            "cifar10 --workers 4 --epochs 5 --sync ps --seed 0 --log LOG --quiet --json");
+            "cifar10 --workers 4 --epochs 5 --link=1gbit --sync ps --link-of 1=1mbit --link none --seed 0 --log LOG "
+            "--quiet --json");
   EXPECT_EQ(command(1, RunKind::timing),
             "net run -n 5 cifar10 --workers 4 --epochs 5 --link=1gbit --sync ps --link-of 1=1mbit --epoch-steps 12 "
             "--eval-every 0 --seed 0 --log LOG --quiet --json");
-  EXPECT_EQ(command(2, RunKind::timing).rfind("net run -n 6 ", 0), 0u);
-  EXPECT_EQ(command(3, RunKind::timing).rfind("net run -n 4 ", 0), 0u);
   expect_error<UsageError>(
       [] {
         parse_compare({"mnist", "--learn", "5", "--target-accuracy", "80", "--vs", ""});
@@ -233,11 +232,12 @@ TEST(CompareOptions, LearningGoesWithoutTheNetworkAndTimingWithShortEpochs) {
 }
 
 TEST(CompareOptions, APeerTakesTheOptionsForAll) {
-  const CompareOptions o =
+  CompareOptions o =
       parse_compare({"mnist", "--preset", "inceptionn-hdc", "--workers", "2", "--through", "net {ranks}", "--vs",
                      "ours: ", "--peer", "DDP: python3 'a b.py' --hook fp16"});
   ASSERT_EQ(o.sets.size(), 2u);
   EXPECT_EQ(o.sets[1].label, "DDP");
+  o.sets[1].ranks = 2;
   const std::vector<std::string> command = command_of(o, o.sets[1], "mnist", "laconic", 3, "LOG");
   EXPECT_EQ(std::vector(command.begin(), command.begin() + 6),
             (std::vector<std::string>{"net", "2", "python3", "a b.py", "--hook", "fp16"}));
@@ -526,11 +526,13 @@ std::string plan(const std::string& algorithm, int chunks = 1, const std::string
                R"("algorithm":")" + algorithm + R"(","pieces":1})";
   return R"({"plan":{"format":1,"buckets":[)" + buckets + "]},\"travels\":\"" + travels + "\"}";
 }
-Exchange exchange(std::vector<std::string> words) { return exchange_of(words, 4, std::nullopt); }
+Exchange exchange(const char* link, dist::Overlap overlap = dist::Overlap::forward, int accumulate = 1) {
+  return {4, dist::LinkSpec::parse(link, "--link"), overlap, accumulate};
+}
 
 TEST(CompareBound, AddsWhatTheLinkTakesToComputing) {
   // 4 ranks in a ring send 1.5 MB each: 12 ms at 1 gbit, and 6 hops of 1 ms.
-  const auto bound = bound_of(one_layer(), plan("ring"), exchange({"--overlap", "none", "--link", "1gbit,1ms"}), 0.060);
+  const auto bound = bound_of(one_layer(), plan("ring"), exchange("1gbit,1ms", dist::Overlap::none), 0.060);
   ASSERT_TRUE(bound);
   EXPECT_NEAR(bound->compute_seconds, 0.060, 1e-12) << "the layers' times are scaled to what all workers take";
   EXPECT_NEAR(bound->exchange_seconds, 0.012, 1e-12);
@@ -538,20 +540,21 @@ TEST(CompareBound, AddsWhatTheLinkTakesToComputing) {
   // Two ranks exchange halves of 4 MB by a butterfly, each in pieces: one latency behind the last byte.
   dist::LayerTimes large = one_layer();
   large.layers[0].parameters[0].elements = 1'000'000;
-  const auto pieces = bound_of(large, plan("butterfly"),
-                               exchange_of({"--overlap", "none", "--link", "1gbit,10ms"}, 2, std::nullopt), 0.060);
+  Exchange of_two = exchange("1gbit,10ms", dist::Overlap::none);
+  of_two.workers = 2;
+  const auto pieces = bound_of(large, plan("butterfly"), of_two, 0.060);
   EXPECT_NEAR(pieces->step_seconds, 0.060 + 0.032 + 0.010, 1e-12);
-  const auto alone = bound_of(one_layer(), plan("ring", 1, "nothing"), exchange({"--link", "1gbit,1ms"}), 0.060);
+  const auto alone = bound_of(one_layer(), plan("ring", 1, "nothing"), exchange("1gbit,1ms"), 0.060);
   EXPECT_NEAR(alone->step_seconds, 0.060, 1e-12);
 }
 
 TEST(CompareBound, ChunksOfAWeightAreHiddenBehindItsOwnLayer) {
   // Backward of 40 ms hands over a quarter of 3 ms every 10 ms, forward takes 5 ms a quarter: only the last is not
   // hidden.
-  const auto bound = bound_of(one_layer(), plan("ring", 4), exchange({"--link", "1gbit,0s"}), 0.060);
+  const auto bound = bound_of(one_layer(), plan("ring", 4), exchange("1gbit,0s"), 0.060);
   EXPECT_NEAR(bound->exchange_seconds, 0.012, 1e-12);
   EXPECT_NEAR(bound->step_seconds, 0.060, 1e-12);
-  EXPECT_NEAR(bound_of(one_layer(), plan("ring", 1), exchange({"--link", "1gbit,0s"}), 0.060)->step_seconds, 0.072,
+  EXPECT_NEAR(bound_of(one_layer(), plan("ring", 1), exchange("1gbit,0s"), 0.060)->step_seconds, 0.072,
               1e-12);
 }
 
@@ -562,29 +565,46 @@ TEST(CompareBound, OnlyTheLastMicroBatchHidesWhatTravels) {
   times.layers.insert(times.layers.begin(), {"early", 10, 20, {}});
   for (const int count : {1, 11}) {
     const double computing = 0.060 * count;
-    const auto bound = bound_of(
-        times, plan("ring"),
-        exchange({"--accumulate", std::to_string(count), "--overlap", "backward", "--link", "400mbit,0s"}), computing);
+    const auto bound =
+        bound_of(times, plan("ring"), exchange("400mbit,0s", dist::Overlap::backward, count), computing);
     EXPECT_NEAR(bound->compute_seconds, computing, 1e-12);
     EXPECT_NEAR(bound->step_seconds, computing + 0.010, 1e-12) << count;
   }
 }
 
-TEST(CompareBound, ASlowWorkerSetsThePaceOfTheRing) {
-  const Exchange e = exchange({"--link", "1gbit,1ms", "--link-of", "2=100mbit,2ms", "--link-of=1=500mbit,1ms"});
-  EXPECT_NEAR(bound_of(one_layer(), plan("ring"), e, 0.060)->exchange_seconds, 0.12, 1e-12);
+/// The program says what its command line, files of options and defaults come to.
+TEST(CompareBound, TheAppTellsHowItsSetsTravel) {
+  const TempFolder folder;
+  std::ofstream(folder / "options.toml") << "workers = 4\nlink = \"1gbit,1ms\"\nseed = 7\n";
+  const auto told = [&](const std::string& words) {
+    const Result r = run("mnist --data synthetic:100,20 --dry-run --json --config " + (folder / "options.toml") + words);
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    return nlohmann::json::parse(r.out.substr(r.out.rfind('\n', r.out.size() - 2) + 1));
+  };
+  const auto plain = told(" --sync ps --servers 2 --accumulate 3 --overlap backward");
+  EXPECT_EQ(plain["workers"], 4);
+  EXPECT_EQ(plain["servers"], 2);
+  EXPECT_EQ(plain["seed"], 7);
+  const Exchange e = exchange_of(plain, std::nullopt);
+  EXPECT_EQ(e.link, dist::LinkSpec::parse("1gbit,1ms", ""));
+  EXPECT_EQ(e.overlap, dist::Overlap::backward);
+  EXPECT_EQ(e.accumulate, 3);
+  EXPECT_EQ(exchange_of(told(" --link-of 2=100mbit,2ms --link-of=1=500mbit,1ms"), std::nullopt).link,
+            dist::LinkSpec::parse("100mbit,2ms", ""))
+      << "a slow worker sets the pace";
+  EXPECT_FALSE(exchange_of(told(" --ranks-per-host 2 --link-between 1mbit,0s"), std::nullopt).link)
+      << "no replay knows who shares a host's port";
+  EXPECT_FALSE(exchange_of(told(" --link none --link-of 2=100mbit,2ms"), std::nullopt).link);
+  EXPECT_EQ(exchange_of(told(" --link none"), dist::LinkSpec{}).link, dist::LinkSpec{});
 }
 
 TEST(CompareBound, IsSilentWhereItKnowsNoLinkOrNoFormula) {
-  EXPECT_FALSE(bound_of(one_layer(), plan("ring"), exchange({}), 0.060));
-  EXPECT_FALSE(bound_of(one_layer(), plan("ring"),
-                        exchange({"--link", "1gbit,0s", "--ranks-per-host", "2", "--link-between", "1mbit,0s"}),
-                        0.060));
-  EXPECT_FALSE(bound_of(one_layer(), plan("mpi"), exchange({"--link", "1gbit,1ms"}), 0.060));
+  EXPECT_FALSE(bound_of(one_layer(), plan("ring"), {.workers = 4}, 0.060));
+  EXPECT_FALSE(bound_of(one_layer(), plan("mpi"), exchange("1gbit,1ms"), 0.060));
   for (const char* algorithm : {"ring", "butterfly", "doubling", "hierarchical:2", "ring-tree:2", "tree:2"})
-    EXPECT_TRUE(bound_of(one_layer(), plan(algorithm), exchange_of({}, 4, dist::LinkSpec{}), 0.060)) << algorithm;
-  EXPECT_THROW(bound_of({}, plan("ring"), exchange({"--link", "1gbit,1ms"}), 0.060), DataError);
-  EXPECT_THROW(bound_of(one_layer(), "{", exchange({"--link", "1gbit,1ms"}), 0.060), DataError);
+    EXPECT_TRUE(bound_of(one_layer(), plan(algorithm), {.workers = 4, .link = dist::LinkSpec{}}, 0.060)) << algorithm;
+  EXPECT_THROW(bound_of({}, plan("ring"), exchange("1gbit,1ms"), 0.060), DataError);
+  EXPECT_THROW(bound_of(one_layer(), "{", exchange("1gbit,1ms"), 0.060), DataError);
 }
 
 TEST(BenchLayers, CoversEveryParameterOfTheModelOnce) {
@@ -631,7 +651,7 @@ TEST(BenchLayers, OfALanguageModelATiedWeightIsReadyInTheEmbedding) {
   EXPECT_EQ(names, (std::vector<std::string>{"encoder", "drop_in", "rnn", "drop_out", "decoder", "loss"}));
   EXPECT_EQ(chunks, (std::map<std::string, std::vector<int>>{
                         {"encoder", {2}}, {"rnn", {1, 1, 1, 1, 2, 1, 1, 1}}, {"decoder", {1}}}));
-  EXPECT_TRUE(bound_of(times, plan, exchange({"--link", "1gbit,1ms"}), 0.060));
+  EXPECT_TRUE(bound_of(times, plan, exchange("1gbit,1ms"), 0.060));
 }
 
 // The program as a user meets it.
@@ -664,6 +684,13 @@ TEST(Compare, PrintsCsvOrLatexForOthersToRead) {
   EXPECT_EQ(csv.rfind("label,options,runs,", 0), 0u) << csv;
   EXPECT_TRUE(has(csv, "\na_b,--lr 0.1,1,")) << csv;
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3) << csv;
+  // Where the page is, is no figure.
+  const TempFolder dir;
+  for (const char* form : {"--csv", "--latex", "--markdown"}) {
+    const Result r = run(kCompare + ("--vs 'a_b: --lr 0.1' --vs 'c: --lr 0.2' --report " + (dir / "page.html ")) + form);
+    EXPECT_FALSE(has(r.out, "report: ")) << r.out;
+    EXPECT_TRUE(has(r.err, "\nreport: " + (dir / "page.html\n"))) << r.err;
+  }
   EXPECT_EQ(latex.rfind("\\begin{tabular}{l", 0), 0u) << latex;
   EXPECT_TRUE(has(latex, "\na\\_b & ")) << latex;
 }
@@ -693,6 +720,24 @@ TEST(Compare, DryRunPrintsTheCommandsInTurn) {
   EXPECT_EQ(std::count(r.out.begin(), r.out.end(), '\n'), 4);
   EXPECT_NE(r.out.find(" launch -n 2 "), std::string::npos);
   EXPECT_NE(r.out.find("--lr 2 --seed 1 --log LOG --quiet --json\n"), std::string::npos) << r.out;
+}
+
+/// What stands in a file of options counts as what is typed: seeds, workers and servers, and the link.
+TEST(Compare, KnowsWhatAFileOfOptionsSays) {
+  const TempFolder folder;
+  std::ofstream(folder / "options.toml") << "data = \"synthetic:100,20\"\nworkers = 3\nseed = 7\nsteps = 4\n"
+                                            "link = \"1gbit,1ms\"\n";
+  const std::string common = "laconic compare mnist --config " + (folder / "options.toml") + " ";
+  const Result r = run(common + "--dry-run --through 'echo {ranks}' --vs 'a: ' --vs 'b: --sync ps'");
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_TRUE(has(r.out, "echo 3 ")) << r.out;
+  EXPECT_TRUE(has(r.out, "echo 4 ")) << r.out;
+  EXPECT_TRUE(has(r.out, " --seed 7 ")) << r.out;
+  const Result learns = run(common + "--dry-run --learn 2 --vs 'a: '");
+  EXPECT_TRUE(has(learns.out, "options.toml --link none --seed 7 ")) << learns.out;
+  const Result bound = run(common + "--quiet --json --vs 'a: '");
+  EXPECT_EQ(bound.exit_code, 0) << bound.err;
+  EXPECT_TRUE(nlohmann::json::parse(bound.out)["sets"][0]["bound_ms"].is_number()) << bound.out;
 }
 
 TEST(Compare, RunsUnderLaunch) {

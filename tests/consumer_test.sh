@@ -30,6 +30,20 @@ if command -v cmake >/dev/null; then
   ./by_cmake/own_model
 fi
 
+# That project with laconic's sources in it. Building them takes the time here, so nothing is optimised.
+quickly="--buildtype=plain -Dlaconic:cuda=disabled -Dlaconic:instructions=avx2"
+mkdir -p subprojects && ln -s "$here/.." subprojects/laconic
+meson setup out_of_sources $quickly
+ninja -C out_of_sources
+./out_of_sources/own_model
+[ ! -e out_of_sources/subprojects/laconic/apps/mnist ]
+if command -v cmake >/dev/null; then
+  cmake -S . -B by_fetching -G Ninja -DFETCHED=ON -DFETCHCONTENT_SOURCE_DIR_LACONIC="$here/.." -DCMAKE_BUILD_TYPE= \
+    -DLACONIC_OPTIONS="${quickly// -Dlaconic:/;-D}" >cmake.log || { cat cmake.log; exit 1; }
+  ninja -C by_fetching
+  ./by_fetching/own_model
+fi
+
 # Models of one's own, on data of one's own: docs/from-pytorch.md and docs/tutorial.md show them.
 cp -r "$here/../apps/examples/own_models" "$work/own_models"
 cd "$work/own_models"

@@ -5,14 +5,28 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/doctor/findings.h"
+#include "apps/doctor/network.h"
+#include "core/error.h"
 #include "tests/program.h"
 
 namespace laconic {
 namespace {
 
 using Verdict = Finding::Verdict;
+
+/// Hosts that reach each other at 1 Gbit/s in 10.0.0.0/24, 10.0.0.1 the first, by eth0.
+NetworkFacts one_network(const std::vector<std::string>& hosts) {
+  NetworkFacts facts;
+  for (const std::string& host : hosts)
+    facts.hosts.push_back({host, {{"eth0", concat("10.0.0.", facts.hosts.size() + 1), 24, 1500}}});
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    for (std::size_t j = 0; j < hosts.size(); ++j)
+      if (i != j) facts.passages.push_back({i, j, facts.hosts[j].interfaces[0].address, true, false, 1e9});
+  return facts;
+}
 
 /// A machine that is a folder, with nothing wrong. Tests damage it.
 class Patient {
@@ -34,11 +48,14 @@ class Patient {
       return answers.contains(command[0]) ? answers.at(command[0]) : CommandResult{CommandResult::kNotStarted};
     };
     here.free_bytes = [this](const std::string&) { return shared; };
+    here.network = [this](const std::vector<std::string>& hosts) { return between ? *between : one_network(hosts); };
     here.laconic = "/opt/laconic";
     here.version = "laconic 1 (commit 2)\nbuilt by g++\n";
     here.onednn = "3.1.1";
+    here.mpi = "4.1.4";
+    here.mpiruns = {"mpirun"};
     answers["mpirun"] = {0, "mpirun (Open MPI) 4.1.4\n"};
-    answers["/opt/laconic"] = {0};
+    answers["/opt/laconic"] = {0, "{\"workers\":2}\n"};
     answers["ssh"] = {0, here.version};
   }
   void tell(const std::string& path, const std::string& text) {
@@ -56,6 +73,7 @@ class Patient {
   std::map<std::string, CommandResult> answers;
   std::vector<std::vector<std::string>> commands;
   std::uint64_t shared = 1 << 30;
+  std::optional<NetworkFacts> between{};  // one_network if there is nothing
 };
 
 /// All that is not good, one "VERDICT TOPIC: FOUND" a line.
@@ -82,7 +100,7 @@ TEST(Doctor, HasNothingToSayOfAHealthyMachine) {
   EXPECT_EQ(good_of(all, "processor"), "Zen 5, AVX-512");
   EXPECT_EQ(good_of(all, "cores"), "4, all may be used");
   EXPECT_EQ(good_of(all, "network"), "eth0 10 Gbit/s");
-  EXPECT_EQ(good_of(all, "Open MPI"), "mpirun (Open MPI) 4.1.4");
+  EXPECT_EQ(good_of(all, "Open MPI"), "Open MPI 4.1.4");
   EXPECT_EQ(good_of(all, "mpirun"), "2 ranks train together");
   EXPECT_EQ(good_of(all, "GPUs"), "none of NVIDIA's");
 }
@@ -110,7 +128,7 @@ TEST(Doctor, TellsEachIllnessAndNoOther) {
       {"missing Open MPI: not in this build", [](Patient& p) { p.here.without = {"Open MPI"}; }},
       {"slow processor: old without AVX2", file("proc/cpuinfo", "model name : old\nflags : fpu avx sse4_2\n")},
       {"slow cores: 2 of 4 may be used", file("proc/self/status", "Cpus_allowed_list:\t1,3\n")},
-      {"slow cores: a control group leaves the time of 1.5 of 4 cores",
+      {"slow cores: a control group leaves the time of 1.5 of 4 cores: workers share 1 thread",
        [](Patient& p) {
          p.tell("proc/self/cgroup", "0::/box\n");
          p.tell("sys/fs/cgroup/box/cpu.max", "150000 100000\n");
@@ -139,6 +157,15 @@ TEST(Doctor, TellsEachIllnessAndNoOther) {
          p.tell("sys/bus/pci/devices/0000:01:00.1/class", "0x040300\n");  // its sound
        }},
       {"missing Open MPI: there is no mpirun", [](Patient& p) { p.answers.erase("mpirun"); }},
+      {"broken Open MPI: mpirun in PATH is MPICH's Hydra 4.0.2, and this build speaks Open MPI 4.1.4",
+       [](Patient& p) {
+         p.answers["mpirun"] = {0, "HYDRA build details:\n    Version:      4.0.2\n"};
+       }},
+      {"slow Open MPI: the kernel refuses process_vm_readv", [](Patient& p) { p.here.single_copy = false; }},
+      {"broken mpirun: of 2 ranks that were started 1 trained together",
+       [](Patient& p) {
+         p.answers["/opt/laconic"] = {0, "{\"workers\":1}\n{\"workers\":1}\n"};
+       }},
       {"missing mpirun: not tried: there is no program 'mnist'",
        [](Patient& p) {
          p.answers["/opt/laconic"] = {2, "", "there is no program 'mnist'"};
@@ -199,6 +226,7 @@ TEST(Doctor, GpusNeedADriverAndABuild) {
 
 TEST(Doctor, LooksAtTheWayToOtherMachines) {
   Patient patient;
+  patient.answers["/opt/laconic"] = {0, "{\"workers\":3}\n"};
   EXPECT_EQ(good_of(patient.examined({"east", "west", "north"}), "mpirun"),
             "3 ranks train together on east, west, north");
   EXPECT_EQ(patient.commands.size(), 5u);
@@ -213,6 +241,110 @@ TEST(Doctor, LooksAtTheWayToOtherMachines) {
   EXPECT_EQ(complaint({127, "", "not found"}), "broken east: answers, and has no /opt/laconic\n");
   EXPECT_EQ(complaint({0, "laconic 0\n"}), "broken east: has another build of laconic\n");
   EXPECT_TRUE(has(complaint({CommandResult::kNotStarted}), "there is no ssh here"));
+}
+
+/// Every finding that is not good, and its mend.
+std::string complaints_and_mends(const NetworkFacts& facts) {
+  std::string text;
+  for (const Finding& f : judged(facts).all)
+    if (f.verdict != Verdict::good) text += concat(name_of(f.verdict), " ", f.found, ". Mend: ", f.mend, "\n");
+  return text;
+}
+
+TEST(DoctorNetwork, TellsRateAndInterfaceOfEachPair) {
+  NetworkFacts facts = one_network({"east", "west", "north"});
+  facts.passages[2].bits_per_second = 9.4e8;  // west to east
+  std::string text;
+  for (const Finding& f : judged(facts).all) text += f.found + "\n";
+  EXPECT_EQ(text,
+            "east to west 1 Gbit/s, back 940 Mbit/s, by eth0\neast to north 1 Gbit/s, back 1 Gbit/s, by eth0\n"
+            "west to north 1 Gbit/s, back 1 Gbit/s, by eth0\n");
+  EXPECT_EQ(complaints_and_mends(facts), "");
+  EXPECT_TRUE(judged(facts).mca.empty());
+  std::vector<std::string> many(9);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i] = concat("h", i);
+  EXPECT_EQ(judged(one_network(many)).all.at(0).found, "9 hosts: 1 Gbit/s to 1 Gbit/s a pair by eth0");
+}
+
+TEST(DoctorNetwork, DockersBridgeIsNoNetworkOfTheHosts) {
+  Patient patient;
+  NetworkFacts facts = one_network({"east", "west"});
+  for (auto& host : facts.hosts) host.interfaces.push_back({"docker0", "172.17.0.1", 16, 1500});
+  facts.passages.push_back({0, 1, "172.17.0.1"});
+  facts.passages.push_back({1, 0, "172.17.0.1"});
+  patient.between = facts;
+  const auto all = patient.examined({"east", "west"});
+  EXPECT_EQ(
+      complaints(all),
+      "broken network: docker0 is 172.17.0.0/16 on east and west, who do not reach each other there: Open MPI may "
+      "take it\n");
+  EXPECT_EQ(good_of(all, "mpirun"),
+            "2 ranks train together on east, west, with --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0");
+  EXPECT_TRUE(has(complaints_and_mends(facts),
+                  "Mend: laconic launch --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0\n"));
+  facts.hosts[1].interfaces[0].name = "ens3";  // no name is right on both
+  EXPECT_TRUE(has(complaints_and_mends(facts), "btl_tcp_if_include 10.0.0.0/24 "));
+}
+
+TEST(DoctorNetwork, LongMessagesThatDoNotPassAreTheMtu) {
+  NetworkFacts facts = one_network({"east", "west", "north"});
+  for (auto& host : facts.hosts) host.interfaces[0].mtu = 9000;
+  for (Passage& p : facts.passages)
+    if (p.to == 1 || p.from == 1) p.stalled = true, p.bits_per_second = 0;
+  EXPECT_EQ(
+      complaints_and_mends(facts),
+      "broken small messages pass by eth0 and long ones do not (east to west, west to east, west to north, north to "
+      "west): the MTU, 9000, is more than the way takes. Mend: ip link set dev eth0 mtu 1500 on all of them, or let "
+      "every switch between take 9000\n");
+}
+
+TEST(DoctorNetwork, NoRanksAreStartedWhereTheyCouldNotMeet) {
+  Patient patient;
+  patient.between = one_network({"east", "west"});
+  patient.between->passages[0].stalled = true;
+  EXPECT_EQ(std::ranges::count(complaints(patient.examined({"east", "west"})), '\n'), 1) << "the network alone";
+  for (const auto& command : patient.commands) EXPECT_NE(command[0], "/opt/laconic");
+}
+
+TEST(DoctorNetwork, NamesTheSlowCable) {
+  NetworkFacts facts = one_network({"east", "west", "north", "south"});
+  const auto slow = [&](bool out, bool in) {
+    NetworkFacts all = facts;
+    for (Passage& p : all.passages)
+      if ((out && p.from == 2) || (in && p.to == 2)) p.bits_per_second = 1e7;
+    return complaints_and_mends(all);
+  };
+  EXPECT_TRUE(slow(true, true).starts_with("slow north sends and takes 10 Mbit/s by eth0, the others 1 Gbit/s. "));
+  EXPECT_TRUE(slow(true, false).starts_with("slow north sends 10 Mbit/s by eth0, the others 1 Gbit/s. "));
+  EXPECT_TRUE(slow(false, true).starts_with("slow north takes 10 Mbit/s by eth0, the others 1 Gbit/s. "));
+  EXPECT_EQ(std::ranges::count(slow(true, true), '\n'), 1) << "no other";
+  facts = one_network({"east", "west"});
+  facts.passages[0].bits_per_second = 1e7;
+  EXPECT_TRUE(complaints_and_mends(facts).starts_with("slow east sends 10 Mbit/s by eth0, and takes 1 Gbit/s. "));
+}
+
+TEST(DoctorNetwork, OfTwoNetworksTheFasterIsNamed) {
+  NetworkFacts facts = one_network({"east", "west"});
+  for (std::size_t i = 0; i < 2; ++i) {
+    facts.hosts[i].interfaces.push_back({"ib0", concat("10.1.0.", i + 1), 24, 2044});
+    facts.passages.push_back({1 - i, i, concat("10.1.0.", i + 1), true, false, 2e10});
+  }
+  EXPECT_EQ(complaints_and_mends(facts),
+            "slow the hosts meet by eth0 and by ib0, which is faster: Open MPI takes both. Mend: laconic launch --mca "
+            "btl_tcp_if_include ib0 --mca oob_tcp_if_include ib0\n");
+}
+
+TEST(DoctorNetwork, HostsThatDoNotReachEachOther) {
+  NetworkFacts facts = one_network({"east", "west"});
+  facts.passages[0].reached = false, facts.passages[0].bits_per_second = 0;
+  EXPECT_TRUE(complaints_and_mends(facts).starts_with("broken east opens no connection to west (10.0.0.2). "));
+  facts.hosts[1].interfaces.clear(), facts.passages.clear();
+  EXPECT_TRUE(complaints_and_mends(facts).starts_with("broken west has no IPv4 address. "))
+      << complaints_and_mends(facts);
+  facts = {};
+  facts.trouble = "a process there has ended";
+  EXPECT_TRUE(
+      complaints_and_mends(facts).starts_with("missing not measured between the hosts: a process there has ended"));
 }
 
 TEST(Doctor, StartsNoRanksFromARank) {

@@ -12,9 +12,12 @@
 #include <set>
 #include <sstream>
 
+#include "core/cores.h"
+#include "core/error.h"
 #include "core/state.h"
 #include "core/stream.h"
 #include "tests/cuda_devices.h"
+#include "tests/fake_mpirun.h"
 #include "tests/program.h"
 #include "tests/training_log.h"
 
@@ -47,6 +50,24 @@ void expect_sentence(const Result& r, int exit_code, const std::vector<std::stri
   for (const auto& part : parts) EXPECT_TRUE(has(lines[0], part)) << part << " in: " << r.err;
 }
 
+TEST(EndToEnd, RanksThatCannotReadOneAnothersMemoryTrainWithoutAWord) {
+  NEEDS_MPIRUN();
+  const TempFolder dir;
+  const std::string training = " --data synthetic:80,20 --batch 4 --steps 3 --threads 1 --quiet --timeout 20 --json",
+                    filtered = "python3 " LACONIC_SOURCE "/tests/no_single_copy.py env", contained = dir / "contained";
+  std::ofstream(contained) << "#!/bin/sh\nexec unshare --user --map-root-user " LACONIC_APPS "/mnist \"$@\"\n";
+  fs::permissions(contained, fs::perms::owner_all);
+  for (const auto& [tried, before, app] :
+       {std::tuple{filtered + " true", filtered, std::string("mnist")},
+        {std::string("unshare --user --map-root-user true"), std::string(), contained}}) {
+    if (std::system((tried + " 2>/dev/null").c_str()) != 0) continue;  // there is no Python, or no right to do so
+    const Result r = run("laconic launch -n 2 " + app + training, before);
+    ASSERT_EQ(r.exit_code, 0) << app << r.err;
+    EXPECT_EQ(last_line(r.out)["workers"], 2);
+    EXPECT_EQ(r.err, "") << app;
+  }
+}
+
 TEST(EndToEnd, AnEmulatedLinkChangesNoBit) {
   TempFolder dir;
   const std::string common =
@@ -65,6 +86,34 @@ TEST(EndToEnd, AnEmulatedLinkChangesNoBit) {
       << linked.out;
   const double late = nlohmann::json::parse(lines_of(linked.out).back()).at("link_late_share").get<double>();
   EXPECT_TRUE(late >= 0 && late <= 1) << linked.out;
+}
+
+TEST(EndToEnd, ASlowLinkIsNamedAtTheEnd) {
+  const TempFolder dir;
+  const Result r =
+      run("mnist --model lenet --data synthetic:480,8 --batch 8 --steps 13 --eval-every 0 --threads 1 --workers 4 "
+          "--link 2gbit,10us --link-of 2=50mbit,10us --log " +
+          dir.path() + "/log");
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_TRUE(has(r.out, "\nWorker 2 sends at ")) << r.out;
+  EXPECT_TRUE(has(r.out, ": its link holds all up\n")) << r.out;
+  const Result explained = run("laconic explain " + dir.path() + "/log");
+  EXPECT_TRUE(has(explained.out, "\nWorker 2 sends at ")) << explained.out << explained.err;
+}
+
+TEST(EndToEnd, ComputesWithTheProcessorsThatItMayUse) {
+  const Cores cores = cores_of_process();
+  if (cores.allowed.size() < 2 || cores.usable() < 2) GTEST_SKIP() << "one processor";
+  const std::string one = concat("taskset -c ", cores.allowed.back(), " env "),
+                    said = concat("1 thread each (of ", cores.online, " processors this process may use 1)");
+  const Result alone = run("mnist --data synthetic:16,8 --batch 4 --steps 1 --eval-every 0", one);
+  EXPECT_TRUE(has(alone.out, said)) << alone.out << alone.err;
+  NEEDS_MPIRUN();
+  const Result launched =
+      run("laconic launch -n 2 mnist --data synthetic:16,8 --batch 4 --steps 1 --eval-every 0", one);
+  EXPECT_TRUE(has(launched.out, said)) << launched.out << launched.err;
+  const Result dry = run("laconic launch --dry-run -n 1 mnist", one);
+  EXPECT_TRUE(has(dry.out, " OMP_NUM_THREADS=1 ")) << dry.out << dry.err;
 }
 
 TEST(EndToEnd, ALinkUnderMpiIsRefused) {
@@ -217,8 +266,8 @@ TEST(HowTrainingsEnd, AnInterruptReachesNoThreadThatComputes) {
     }
     handled = std::max(handled, here);
   }
-  EXPECT_GE(threads, 3);  // two workers and the one that waits
-  EXPECT_GE(handled, 3);  // SIGHUP is not where it was ignored before, as by nohup
+  EXPECT_GE(threads, 3);        // two workers and the one that waits
+  EXPECT_GE(handled, 3);        // SIGHUP is not where it was ignored before, as by nohup
   EXPECT_EQ(reached, handled);  // each by one thread
   training.signal(SIGINT);
   EXPECT_EQ(training.wait().exit_code, 128 + SIGINT);
@@ -421,8 +470,8 @@ TEST(EndToEnd, ParameterServersGiveTheSameBitsOverThreadsAndProcesses) {
   }
   const std::string servers = " --data synthetic:60,20 --batch 5 --workers 2 --sync ps --servers 2";
   EXPECT_TRUE(has(run("mnist --dry-run" + servers).out, "bytes sent per worker and step"));
-  EXPECT_EQ(
-      run("mnist --eval-only --quiet --init " + dir.path() + "/threads0/weights.safetensors" + servers).exit_code, 0);
+  EXPECT_EQ(run("mnist --eval-only --quiet --init " + dir.path() + "/threads0/weights.safetensors" + servers).exit_code,
+            0);
   if (mpirun_is_there())
     expect_sentence(run("laconic launch -n 2 mnist --sync ps --servers 2 --data synthetic:60,20"), 2, {"--servers"});
 }
@@ -512,7 +561,7 @@ TEST(EndToEnd, OptionsComeFromAFile) {
   EXPECT_EQ(log_of(log)[1]["lr"], 0.25);
   std::ofstream(file) << "btach = 10\n";
   expect_sentence(run("mnist --config " + file), 2, {"--btach", "--batch"});
-  expect_sentence(run("mnist --config /nowhere/o.toml"), 2, {"--config"});
+  expect_sentence(run("mnist --config /nowhere/o.toml"), 2, {"/nowhere/o.toml", "--config"});
 }
 
 TEST(EndToEnd, DataThatIsMissingOrCutIsOneSentence) {
@@ -692,8 +741,9 @@ TEST(HowTrainingsEnd, AfterTheLastRestartItIsSaidWhyEachRunFailed) {
   const std::string newest = "$(ls -d " + dir.path() + "/s/checkpoint-*/manifest.json 2>/dev/null | tail -n 1)";
   const std::string app = killed_app(
       dir, "old=" + newest + "\n(until [ \"" + newest + "\" != \"$old\" ]; do sleep 0.02; done; kill -9 $$) &");
-  const Result r = run("laconic launch -n 2 --restarts 1 " + app + " --data synthetic:200,20 --steps 1000000 --eval-every 0" +
-                       " --save-every 20it --quiet --save " + dir.path() + "/s");
+  const Result r =
+      run("laconic launch -n 2 --restarts 1 " + app + " --data synthetic:200,20 --steps 1000000 --eval-every 0" +
+          " --save-every 20it --quiet --save " + dir.path() + "/s");
   EXPECT_EQ(r.exit_code, 3);
   EXPECT_TRUE(has(r.err, "laconic: error: 2 runs have failed (--restarts 1):\n  run 1: rank 1 was ended by signal 9"))
       << r.err;
@@ -756,12 +806,23 @@ TEST(HowTrainingsEnd, AStoppedProcessIsLostToMpisOwnAllreduceToo) {
   }
 }
 
-TEST(HowTrainingsEnd, AProcessThatStopsBeforeItIsConnectedEndsTheOthers) {
+TEST(HowTrainingsEnd, AProcessThatStopsBeforeItIsConnectedIsNamedOnce) {
   NEEDS_MPIRUN();
   const TempFolder dir;
   const Result r =
-      run("laconic launch -n 2 " + killed_app(dir, "kill -STOP $$") + " --data synthetic:200,20 --quiet --timeout 1");
-  expect_sentence(r, 3, {"not all ranks are connected after 20 s"});
+      run("laconic launch -n 3 " + killed_app(dir, "kill -STOP $$") + " --data synthetic:200,20 --quiet --timeout 1");
+  expect_sentence(r, 3, {"not all ranks are connected after 20 s: rank 1 is stopped"});
+}
+
+TEST(HowTrainingsEnd, ARankThatEvaluatesForLongerThanTheTimeoutIsWaitedFor) {
+  NEEDS_MPIRUN();
+  const TempFolder dir;
+  const std::string log = dir / "log";  // from its first line on rank 1 has a fifteenth of its processor
+  const std::string slow = "(until [ -s " + log + " ]; do sleep 0.02; done\nwhile kill -STOP $$; do sleep 0.28; " +
+                           "kill -CONT $$; sleep 0.02; done) 2>/dev/null &";
+  const Result r = run("laconic launch -n 2 " + killed_app(dir, slow) +
+                       " --data synthetic:80,30000 --batch 8 --epochs 1 --threads 1 --timeout 2 --log " + log);
+  EXPECT_EQ(r.exit_code, 0) << r.err;
 }
 
 TEST(EndToEnd, ThreadsWaitForABoundedTimeUnlessTheEnvironmentSaysHow) {
@@ -793,10 +854,8 @@ TEST(HowTrainingsEnd, ALaunchThatIsKilledLeavesNothing) {
 
 TEST(HowTrainingsEnd, TheLaunchersSignalCountsThoughRank0HeardOfAnotherRanksFirst) {
   const TempFolder dir;
-  const std::string mpirun = dir / "mpirun";  // ends as it does when rank 0 does not know the signal
-  std::ofstream(mpirun) << "#!/bin/sh\ntrap 'exit 130' USR1\nsleep 300 &\n: > '" << dir.path()
-                        << "/ready'\nwhile :; do sleep 0.05; done\n";
-  fs::permissions(mpirun, fs::perms::owner_all);
+  fake_mpirun(dir, "trap 'exit 130' USR1\nsleep 300 &\n: > '" + dir.path() +
+                       "/ready'\nwhile :; do sleep 0.05; done\n");  // ends as where rank 0 does not know the signal
   const std::string path = std::getenv("PATH");
   ::setenv("PATH", (dir.path() + ":" + path).c_str(), 1);
   Background launched("laconic launch -n 2 mnist");

@@ -1,7 +1,11 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <numeric>
 
 #include "core/clock.h"
+#include "dist/busy.h"
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/meeting.h"
 #include "dist/collective/ring_allreduce.h"
@@ -9,6 +13,7 @@
 #include "dist/transport/local.h"
 #include "tests/error_of.h"
 #include "tests/on_ranks.h"
+#include "tests/temp_folder.h"
 
 namespace laconic::dist {
 namespace {
@@ -307,7 +312,65 @@ TEST(Engine, WaitsPatientlyForARankThatLives) {
         if (w.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(5000));  // as in a save to a slow disk
         w.engine.run("meeting", barrier, kCpu, true);
       },
-      4.0);  // a rank that gets no processor for half of it would count as silent
+      4.0);  // a rank that gets no processor for so long would count as silent
+}
+
+/// What is written to stderr while it lives.
+class KeptStderr {
+ public:
+  KeptStderr() : before_(::dup(2)), file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)) {
+    ::dup2(file_, 2);
+  }
+  ~KeptStderr() { ::dup2(before_, 2), ::close(before_), ::close(file_); }
+  KeptStderr(const KeptStderr&) = delete;
+  KeptStderr& operator=(const KeptStderr&) = delete;
+
+  std::string text() const { return file_text(path_); }
+  int times(const std::string& part) const {
+    int found = 0;
+    const std::string all = text();
+    for (auto at = all.find(part); at != all.npos; at = all.find(part, at + 1)) ++found;
+    return found;
+  }
+  /// Waits until it has come so often; false after a minute.
+  bool comes(const std::string& part, int often) const {
+    for (int i = 0; i < 6000 && times(part) < often; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return times(part) >= often;
+  }
+
+ private:
+  const TempFolder folder_;
+  const std::string path_ = folder_ / "stderr";
+  const int before_, file_;
+};
+
+TEST(Engine, WaitsForARankThatSaysWhatItIsBusyWith) {
+  const KeptStderr kept;
+  bool told = false;
+  run_workers({.workers = 3, .timeout_seconds = 2, .tell_seconds = 0.02}, [&](Worker& w) {
+    w.engine.run("hello", barrier);
+    if (w.rank == 1) {
+      const Busy busy(Busy::With::work, "evaluates");
+      told = kept.comes("laconic: note: rank 1 evaluates (", 1);  // at the time-out
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    }
+    w.engine.run("meeting", barrier);
+  });
+  EXPECT_TRUE(told) << kept.text();
+}
+
+TEST(Engine, ARankThatWaitsForOthersIsNotBusy) {
+  const std::string sentence = error_of<LostRank>([&] {
+    on_ranks(
+        2,
+        [&](Worker& w) {
+          const int slots = w.engine.reserve_slots(2);
+          const Busy busy(Busy::With::work, "evaluates");
+          reduce_one(w, slots + w.rank, w.rank == 0 ? "allreduce fc1" : "allreduce fc2");
+        },
+        2.0);
+  });
+  EXPECT_NE(sentence.find("saw nothing move for 2 s: allreduce fc"), std::string::npos) << sentence;
 }
 
 TEST(Engine, SaysAfterTheTimeOutWhichRankIsAtAnotherOperation) {
@@ -352,6 +415,56 @@ TEST(Engine, SaysAfterTheTimeOutWhoGivesNoSignOfLife) {
   EXPECT_EQ(sentence.find("engine: rank 0 of 2"), 0u) << sentence;
   EXPECT_NE(sentence.find("There is no sign of life from rank 1 since "), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("\n  rank 1: says nothing"), std::string::npos) << sentence;
+}
+
+TEST(Engine, ALostRankIsNamedWhileAnotherIsBusyAndWithWhat) {
+  std::atomic<bool> hangs{false}, over{false};
+  const auto nap = [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+  const std::string sentence = error_of<LostRank>([&] {
+    on_ranks(
+        3,
+        [&](Worker& w) {
+          const int slot = w.engine.reserve_slots(1);
+          while (w.rank < 2 && !hangs) nap();
+          if (w.rank == 0) {
+            const std::string told = error_of<LostRank>([&] { reduce_one(w, slot, "allreduce fc1"); });
+            over = true;
+            throw LostRank(told);
+          }
+          if (w.rank == 1) {
+            const Busy evaluates(Busy::With::work, "evaluates");
+            const Busy waits(Busy::With::files, "waits for its data", [] { return "n01/x.JPEG"; });
+            while (!over) nap();
+          } else {
+            w.engine.run("hang", [&](Communicator&) -> Task<> {
+              hangs = true;
+              while (!over) nap();
+              co_return;
+            });
+          }
+        },
+        1.0);
+  });
+  EXPECT_NE(sentence.find("There is no sign of life from rank 2 since "), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("\n  rank 1: waits for its data (n01/x.JPEG, "), std::string::npos) << sentence;
+}
+
+TEST(Engine, ARankSaysWhatFilesItWaitsForAgainAndAgain) {
+  for (const int N : {1, 2}) {
+    const KeptStderr kept;
+    bool told = false;
+    run_workers({.workers = N, .tell_seconds = 0.02}, [&](Worker& w) {
+      if (w.rank == N - 1) {
+        const Busy evaluates(Busy::With::work, "evaluates");
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));  // in which nothing is to be said
+        const Busy waits(Busy::With::files, "waits for its data", [] { return "n01/x.JPEG"; });
+        told = kept.comes(concat("laconic: note: rank ", N - 1, " waits for its data (n01/x.JPEG, "), 2);
+      }
+      w.engine.run("meeting", barrier);
+    });
+    EXPECT_TRUE(told) << kept.text();
+    EXPECT_EQ(kept.times("evaluates"), 0) << kept.text();
+  }
 }
 
 TEST(Engine, CountsWhatWasSentAndHowLongTheComputeThreadWasBlocked) {

@@ -1,4 +1,5 @@
 #include "dist/world.h"
+#include "tests/error_of.h"
 #include "tests/on_ranks.h"
 
 namespace laconic::dist {
@@ -26,6 +27,21 @@ TEST(Fingerprint, NamesRanksAndFirstDifferenceOnAllRanks) {
 TEST(Fingerprint, SeesALineThatIsMissing) {
   EXPECT_THROW(on_ranks(2, [](Worker& w) { check_fingerprint(w.engine, w.rank == 0 ? "a=1\n" : "a=1\nb=2\n"); }),
                CommError);
+}
+
+/// As where one rank has servers of its own kind, and tells of them first.
+TEST(Fingerprint, NamesTheOptionThatDiffersWhereOneTellsMore) {
+  expect_error<CommError>(
+      [] {
+        on_ranks(2, [](Worker& w) {
+          check_fingerprint(w.engine, w.rank == 0 ? "seed=0\nservers=1\nlr=0.1\n"
+                                                  : "model=lenet\nseed=0\nservers=colocated\nlr=0.1\n");
+        });
+      },
+      {"rank 1 has 'servers=colocated' where rank 0 has 'servers=1'"});
+  expect_error<CommError>(
+      [] { on_ranks(2, [](Worker& w) { check_fingerprint(w.engine, w.rank == 0 ? "a=1\nb=2\n" : "b=2\n"); }); },
+      {"rank 1 has nothing where rank 0 has 'a=1'"});
 }
 
 }  // namespace

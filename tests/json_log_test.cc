@@ -6,9 +6,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/log_file.h"
 #include "apps/progress.h"
 #include "core/error.h"
 #include "dist/method/method.h"
+#include "dist/trainer/straggler.h"
 #include "tests/temp_folder.h"
 
 namespace laconic {
@@ -98,6 +100,32 @@ TEST(JsonLog, BytesThatAreNotCountedAreNull) {
   const auto end = nlohmann::json::parse(to_json(info, summary));
   EXPECT_TRUE(end.at("bytes_sent_total").is_null() && end.at("bytes_network_total").is_null());
   EXPECT_TRUE(end.at("eval").at("bytes_sent_total").is_null());
+}
+
+TEST(JsonLog, WhatRanksTakeIsReadBackAsAMeanOverAllSteps) {
+  TempFolder dir;
+  RanksReport ranks{.step = 101, .steps = 100, .compute_ms = {40, 400}, .data_ms = {0, 0}, .exposed_ms = {370, 1}};
+  ranks.sending_ms = ranks.bytes_sent = {0, 0};
+  {
+    JsonLog log(dir.path() + "/log", false, "{}");
+    log.on_step(step(101)), log.on_ranks(ranks);
+    ranks.step = 201, ranks.compute_ms[1] = 424;
+    log.on_step(step(201)), log.on_ranks(ranks);
+  }
+  const std::string text = file_text(dir.path() + "/log");
+  EXPECT_NE(text.find(R"({"ranks":{"step":101,"steps":100,"compute_ms":[40.0,400.0],"data_ms":[0.0,0.0],)"
+                      R"("exposed_ms":[370.0,1.0],"sending_ms":[0.0,0.0],"bytes_sent":[0.0,0.0]}})"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(straggler_in(LogFile::read(dir.path() + "/log").ranks),
+            "Worker 1 computes 412 ms a step where the others take 40.0: it holds all up.");
+  for (const char* wrong : {"3", "{}", R"({"step":1,"steps":0,"compute_ms":[]})",
+                            R"({"step":1,"steps":9,"compute_ms":[1],"data_ms":[1],"exposed_ms":[1],"sending_ms":[],)"
+                            R"("bytes_sent":[1]})"}) {
+    const std::string log = text + R"({"ranks":)" + wrong + "}\n";
+    dir.write("wrong", {log.begin(), log.end()});
+    EXPECT_THROW(LogFile::read(dir / "wrong"), DataError) << wrong;
+  }
 }
 
 TEST(JsonLog, MemoryStandsAtTheEndWhereItIsKnown) {

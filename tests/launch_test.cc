@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <map>
 
+#include "apps/foreign_launcher.h"
+#include "apps/mpirun.h"
 #include "apps/mpirun_notes.h"
 #include "core/error.h"
 #include "tests/error_of.h"
@@ -48,6 +51,60 @@ TEST(Launch, WhatIsWrongIsAUsageError) {
       {"-n", "2", "--min-workers", "1", "mnist", "--save", "s"},
       {"-n", "2", "--restarts", "1", "--min-workers", "3", "mnist", "--save", "s"}};
   for (const auto& arguments : wrong) EXPECT_THROW(parse_launch(arguments), UsageError) << arguments.size();
+}
+
+TEST(Launch, TheMpirunIsThatOfTheLibrary) {
+  const std::map<std::string, std::string> says = {
+      {"mpirun", "HYDRA build details:\n    Version:                                 4.0.2\n"},
+      {"intel", "Intel(R) MPI Library for Linux* OS, Version 2021.11 Build 20231005 (id: 74c4a23)\n"},
+      {"same", "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n"},
+      {"mpirun.openmpi", "mpirun.openmpi (OpenRTE) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n"},
+      {"older", "mpirun (Open MPI) 4.0.5\n"},
+      {"five", "mpirun (Open MPI) 5.0.7\n"}};
+  const auto chosen = [&](const std::vector<std::string>& candidates, const std::string& library = "4.1.4") {
+    return choose_mpirun(candidates, library, [&](const std::string& path) {
+      return says.contains(path) ? std::optional(says.at(path)) : std::nullopt;
+    });
+  };
+  EXPECT_EQ(chosen({"mpirun", "same", "older"}).path, "same");
+  EXPECT_EQ(chosen({"mpirun", "mpirun.openmpi"}).path, "mpirun.openmpi") << "Debian's own name";
+  EXPECT_EQ(chosen({"older", "five", "same"}).path, "same") << "of its own version";
+  EXPECT_EQ(chosen({"mpirun", "five", "older"}).path, "older") << "else of its major version";
+  EXPECT_EQ(chosen({"gone", "same"}).name, "Open MPI 4.1.4");
+  EXPECT_EQ(chosen({"same"}).why, "");
+  EXPECT_EQ(chosen({"gone"}).path, "");
+  EXPECT_EQ(chosen({"mpirun"}).why, "mpirun in PATH is MPICH's Hydra 4.0.2, and this build speaks Open MPI 4.1.4");
+  EXPECT_EQ(chosen({"/opt/five", "five"}).why, "five is Open MPI 5.0.7, and this build speaks Open MPI 4.1.4");
+  EXPECT_EQ(chosen({"intel"}).why.rfind("intel is Intel(R) MPI Library", 0), 0u) << chosen({"intel"}).why;
+  EXPECT_EQ(chosen({"mpirun"}, "").path, "mpirun") << "a build without MPI has no better one";
+}
+
+TEST(Launch, ProcessesThatOtherLaunchersStartAreKnown) {
+  using Environment = std::vector<std::string>;
+  const auto told = [](const Environment& environment) -> std::string {
+    const auto by = foreign_launcher(environment);
+    return by ? concat(by->processes, " ", by->why, by->first ? " first" : "") : "none";
+  };
+  EXPECT_EQ(told({"PMI_RANK=0", "PMI_SIZE=2"}), "2 PMI_SIZE=2 first");
+  EXPECT_EQ(told({"PMI_RANK=1", "PMI_SIZE=2"}), "2 PMI_SIZE=2");
+  EXPECT_EQ(told({"RANK=3", "WORLD_SIZE=4"}), "4 WORLD_SIZE=4");
+  EXPECT_EQ(told({"PMIX_RANK=1"}), "2 PMIX_RANK=1 first") << "nobody tells rank 0 how many there are";
+  EXPECT_EQ(told({"PMIX_RANK=2"}), "3 PMIX_RANK=2");
+  // As Slurm 22.05 sets them in a task of srun, in a batch job, and in the step that is the shell of salloc.
+  EXPECT_EQ(told({"SLURM_NTASKS=4", "SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4"}),
+            "4 SLURM_STEP_NUM_TASKS=4 first");
+  EXPECT_EQ(told({"SLURM_NTASKS=4", "SLURM_PROCID=0", "SLURM_LOCALID=0"}), "none");
+  EXPECT_EQ(told({"SLURM_NTASKS=4", "SLURM_PROCID=0", "SLURM_STEP_ID=4294967290", "SLURM_STEP_NUM_TASKS=1"}), "none");
+  for (const Environment& one : {Environment{},
+                                 {"PMI_RANK=0", "PMI_SIZE=1"},
+                                 {"RANK=0", "WORLD_SIZE=1"},
+                                 {"PMIX_RANK=0"},
+                                 {"WORLD_SIZE=4"},
+                                 {"PMI_SIZE=x", "PMI_RANK=0"}})
+    EXPECT_EQ(told(one), "none");
+  for (const char* other : {"PMI_SIZE=2", "SLURM_STEP_NUM_TASKS=2", "PMIX_RANK=1"})
+    EXPECT_EQ(told({other, "PMI_RANK=1", "SLURM_PROCID=1", "OMPI_COMM_WORLD_SIZE=2"}), "none")
+        << "a rank of Open MPI's";
 }
 
 TEST(Launch, CoresAreSharedAmongTheRanksOfAHost) {

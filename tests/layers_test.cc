@@ -114,6 +114,27 @@ TEST(Module, ANameIsUsedOnce) {
   expect_error<Error>([] { Twice(); }, {"Twice: two parts are called 'fc'"});
 }
 
+TEST(Module, AnErrorOfShapesBeginsWithThePathOfItsLayer) {
+  struct Block final : Module {
+    Block() { conv_ = child<Conv2d>("conv", {.in = 3, .out = 4}), fc_ = child<Linear>("fc", {.in = 5, .out = 2}); }
+    Tensor forward(const Tensor& x) override { return fc_(conv_(x)); }
+    Child<Conv2d> conv_;
+    Child<Linear> fc_;
+  };
+  const auto said = [](Module& model, const Tensor& x) { return error_of<ShapeError>([&] { model(x); }); };
+  Sequential model({make<ReLU>(), std::make_shared<Block>(), make<ReLU>()});
+  const Tensor x = Tensor::zeros({2, 3, 8, 8}), y = Tensor::zeros({2, 5, 8, 8});
+  const std::string of_fc = said(model, x), of_conv = said(model, y);
+  EXPECT_TRUE(of_fc.starts_with("1.fc: linear: ")) << of_fc;
+  EXPECT_TRUE(of_conv.starts_with("1.conv: conv2d: ")) << of_conv;
+  EXPECT_EQ(of_fc.find("1.fc", 1), std::string::npos) << of_fc;
+  // The same once the model has named its parts; a lone layer has no path.
+  model.initialize(1);
+  EXPECT_EQ(said(model, x), of_fc);
+  Conv2d conv({.in = 3, .out = 4});
+  EXPECT_EQ("1.conv: " + said(conv, y), of_conv);
+}
+
 /// The graph may outlive the model.
 TEST(Module, BackwardMayComeWhenTheModelIsGone) {
   Tensor loss;

@@ -83,6 +83,9 @@ EvalReport evaluation(double error) {
 
 TEST(Live, ServesThePageAndWhatItDraws) {
   Live live;
+  RunInfo info;
+  info.total_steps = 40;
+  live.page->on_start(info);
   live.step(), live.step();
   const std::string page = get(live.port, "/");
   EXPECT_EQ(status_of(page), "HTTP/1.1 200 OK");
@@ -93,6 +96,7 @@ TEST(Live, ServesThePageAndWhatItDraws) {
   EXPECT_EQ(drawn["run"]["title"], "lenet");
   EXPECT_EQ(drawn["run"]["command"], "mnist </script>");
   EXPECT_EQ(drawn["run"]["steps"]["loss"], nlohmann::json({1, 0.5}));
+  EXPECT_EQ(drawn["run"]["total_steps"], 40) << "of how many steps the page tells";
 }
 
 TEST(Live, AnswersWhenThereIsMoreAndAtTheEnd) {

@@ -185,6 +185,26 @@ TEST(DataLoader, StopsWithoutFinishingWhatNobodyWants) {
   EXPECT_LT(read, 1000000);
 }
 
+TEST(DataLoader, SaysWhatItReadsForTheNextBatch) {
+  for (const bool named : {true, false}) {
+    std::atomic<bool> go{false};
+    const SampleName name = [](std::int64_t sample) { return concat("n01/", sample, ".JPEG"); };
+    const auto read = [&](std::int64_t, std::int64_t sample, float* x) -> std::int64_t {
+      while (sample == 13 && !go) std::this_thread::yield();
+      return *x = 0, 0;
+    };
+    DataLoader loader(reader_of_images({1}, read, named ? name : SampleName{}),
+                      {.sampler = {.samples = 20, .batch = 10, .shuffle = false}, .threads = 2, .epochs = 1});
+    Batch b;
+    EXPECT_TRUE(loader.next(b));
+    const std::string expected = named ? "n01/13.JPEG" : "sample 13";
+    while (loader.awaited() != expected) std::this_thread::yield();
+    go = true;
+    EXPECT_TRUE(loader.next(b));
+    EXPECT_EQ(loader.awaited(), "");
+  }
+}
+
 TEST(DataLoader, RefusesAStartOutsideTheEpochAndASillyNumberOfThreads) {
   EXPECT_THROW(all({.sampler = {.batch = 10}, .first_step = 12, .epochs = 1}), ShapeError);
   EXPECT_THROW(all({.sampler = {.batch = 10}, .first_epoch = -1, .epochs = 1}), ShapeError);

@@ -4,13 +4,13 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <thread>
 
 #include "apps/device_options.h"
 #include "apps/machine.h"
 #include "apps/task.h"
 #include "apps/text.h"
 #include "core/dispatch.h"
+#include "core/processor.h"
 #include "core/stream.h"
 #include "data/synthetic.h"
 #include "tests/cuda_devices.h"
@@ -237,7 +237,7 @@ TEST(Options, ThatOthersLeaveWithoutEffectAreRefused) {
 }
 
 TEST(Options, MoreThanTheCoresCanBearIsRefused) {
-  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  const auto cores = static_cast<unsigned>(cpu::available_cores());
   const std::string these = concat(cores, " core", cores == 1 ? "" : "s");
   const unsigned threads = std::max(64u, 4 * cores), ranks = std::max(64u, 64 * cores);
   for (const char* option : {"--threads", "--data-threads"})
@@ -603,14 +603,14 @@ TEST(Options, AFileOfOptionsIsCheckedLikeTheCommandLine) {
   expect_refused({"--config", path.c_str(), ("--config=" + path).c_str()},
                  "there are two files of options (--config): give one");
   expect_refused({"--config", (dir.path() + "/no").c_str()},
-                 "the file of options could not be read (--config): check the path");
+                 dir.path() + "/no could not be read (--config): check the path");
 }
 
 TEST(Options, AloneIsATrainingFromTheBeginning) {
-  expect_refused({"--alone", "--init", "w.safetensors", "--eval-only"},
-                 "--alone times a training from its beginning (--eval-only): leave one of the two out");
-  expect_refused({"--alone", "--save", "s", "--resume"},
-                 "--alone times a training from its beginning (--resume): leave one of the two out");
+  expect_refused({"--compute-only", "--init", "w.safetensors", "--eval-only"},
+                 "--compute-only times a training from its beginning (--eval-only): leave one of the two out");
+  expect_refused({"--compute-only", "--save", "s", "--resume"},
+                 "--compute-only times a training from its beginning (--resume): leave one of the two out");
 }
 
 TEST(Options, AloneLeavesTheExchangeAside) {
@@ -644,7 +644,7 @@ TEST(Options, AloneLeavesTheExchangeAside) {
                                 "x",
                                 "--log",
                                 "log",
-                                "--alone",
+                                "--compute-only",
                                 "--steps",
                                 "20"});
   EXPECT_FALSE(o.method->traits().joins);

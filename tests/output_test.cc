@@ -3,10 +3,13 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 
+#include "dist/transport/mpi.h"
 #include "tests/program.h"
 #include "tests/training_log.h"
 
@@ -80,6 +83,26 @@ TEST(Output, WithoutAnywhereToPrintNothingLandsInAFile) {
   EXPECT_GE(lines, 3);
 }
 
+TEST(Output, QuietSaysTheResultAlone) {
+  const std::string model = "mnist --data synthetic:64,16 --batch 4 --threads 1 --steps 2 --quiet ";
+  const auto said = [&](const std::string& options) {
+    const Result r = run(model + options);
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    EXPECT_EQ(r.err, "") << options;
+    EXPECT_EQ(std::ranges::count(r.out, '\n'), 1) << options << ": " << r.out;
+    return r.out;
+  };
+  const TempFolder dir;
+  const std::string result = "test accuracy [0-9.]+ % ";
+  EXPECT_TRUE(std::regex_match(
+      said("--workers 2 --log " + (dir / "log") + " --trace " + (dir / "trace") + " --save " + (dir / "run")),
+      std::regex(result + "after 2 steps in .* images/s\n")));
+  EXPECT_TRUE(std::regex_match(said("--eval-only --init " + (dir / "run/weights.safetensors")),
+                               std::regex("test accuracy [0-9.]+ %, loss [0-9.]+\n")));
+  EXPECT_TRUE(std::regex_match(said("--repeat 2"), std::regex(result.substr(0, 14) + "over 2 seeds: .* %.*\n")));
+  EXPECT_TRUE(nlohmann::json::accept(said("--json")));
+}
+
 TEST(Output, LinksStayLinks) {
   const TempFolder dir;
   fs::create_symlink("behind.json", dir / "link.json");
@@ -132,7 +155,24 @@ TEST(Output, ALogIsKeptWhereTheTrainingCannotBegin) {
   ASSERT_EQ(run(kTraining + save + log).exit_code, 0);
   const std::string before = file_text(dir / "log.jsonl");
   EXPECT_EQ(run(kTraining + save + log + " --lr 0.7").exit_code, 2);  // another training's folder
+  const Result again = run(kTraining + save + log);
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_TRUE(has(again.err, "run holds checkpoint-000000000002 (--save): add --resume to go on from there, or "
+                             "--overwrite to begin anew\n"))
+      << again.err;
   EXPECT_EQ(file_text(dir / "log.jsonl"), before);
+}
+
+TEST(Output, ASeedThatIsSavedAlreadyIsRefusedBeforeTheFirstTrains) {
+  const TempFolder dir;
+  ASSERT_EQ(run(kTraining + "--seed 2 --save " + (dir / "run-seed2")).exit_code, 0);
+  const std::string seeds = kTraining + "--repeat 3 --save " + (dir / "run");
+  const Result r = run(seeds);
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_TRUE(has(r.err, "run-seed2 holds checkpoint-000000000002 (--save): add --resume")) << r.err;
+  EXPECT_FALSE(fs::exists(dir / "run-seed0"));
+  EXPECT_EQ(run(seeds + " --resume").exit_code, 0);
+  EXPECT_TRUE(fs::exists(dir / "run-seed1/weights.safetensors"));
 }
 
 TEST(Output, InspectCheckpointReadsEveryByte) {
@@ -177,15 +217,69 @@ TEST(Output, ALogBeginsWithWhatItIsOf) {
   EXPECT_TRUE(lines.at(1).contains("step"));
 }
 
-TEST(Output, ATaskOfASchedulerThatTrainsAloneSaysSo) {
-  const std::string warning = "Slurm gives this job 4 tasks";
-  EXPECT_TRUE(has(run(kTraining, "SLURM_NTASKS=4 SLURM_PROCID=0").err, warning));
-  EXPECT_FALSE(has(run(kTraining, "SLURM_NTASKS=4 SLURM_PROCID=1").err, warning)) << "once";
-  EXPECT_TRUE(has(run(kTraining, "WORLD_SIZE=4 RANK=0").err, "torchrun gives this job 4 tasks (WORLD_SIZE)"));
-  EXPECT_FALSE(has(run(kTraining + "--workers 1", "SLURM_NTASKS=4").err, warning));
-  const std::string two = run(kTraining + "--workers 2", "SLURM_NTASKS=4").err;
-  EXPECT_TRUE(has(two, "this process trains with 2 workers of its own")) << two;
-  EXPECT_FALSE(has(run(kTraining, "SLURM_NTASKS=1").err, warning));
+TEST(Output, ProcessesOfAnotherLauncherTrainOnlyWhereAloneIsMeant) {
+  const std::string srun = "SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4";
+  for (const auto& [environment, begin] :
+       {std::pair{std::string("PMI_SIZE=2 PMI_RANK=0"), "started 2 times by another launcher (PMI_SIZE=2), and "},
+        {srun, "started 4 times by another launcher (SLURM_STEP_NUM_TASKS=4), and "}})
+    for (const char* more : {"", "--workers 2", "--workers 1"}) {
+      const Result r = run(kTraining + more, environment);
+      EXPECT_EQ(r.exit_code, 2) << environment << r.out;
+      EXPECT_EQ(r.err.rfind(concat("laconic: error: this process was ", begin), 0), 0u) << r.err;
+      EXPECT_TRUE(has(r.err, concat(": start it by `laconic launch -n ", begin[8], " mnist ...`, or give --alone")))
+          << r.err;
+    }
+  const Result second = run(kTraining, "RANK=1 WORLD_SIZE=4");
+  EXPECT_EQ(second.exit_code, 2);
+  EXPECT_EQ(second.err, "") << "one of them says it";
+  for (const std::string& environment : {srun, std::string("OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=1")}) {
+    const Result alone = run(kTraining + "--alone --workers 2 --json", environment);
+    ASSERT_EQ(alone.exit_code, 0) << alone.err;
+    EXPECT_EQ(last_line(alone.out)["transport"], "threads");
+    EXPECT_EQ(alone.err, "");
+  }
+  EXPECT_EQ(run(kTraining, "SLURM_NTASKS=4 SLURM_PROCID=0").exit_code, 0) << "the shell of a batch job";
+}
+
+TEST(Output, RanksOfAnMpirunThatDoNotMeetAreRefused) {
+  if (!dist::mpi_built_in()) GTEST_SKIP() << "this build has no MPI";
+  const Result r = run(kTraining, "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_COMM_WORLD_SIZE=2");
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_EQ(r.err.rfind("laconic: error: mpirun started 2 ranks (OMPI_COMM_WORLD_SIZE), and they do not meet, for ", 0),
+            0u)
+      << r.err;
+  EXPECT_TRUE(has(r.err, "`laconic launch -n 2 mnist ...`, or give --alone")) << r.err;
+}
+
+TEST(Output, OneRunAtATimeWritesToAnOutput) {
+  const TempFolder dir;
+  const std::vector<std::pair<std::string, std::string>> all = {{"--log", dir / "log.jsonl"},
+                                                                {"--trace", dir / "trace.json"},
+                                                                {"--report", dir / "page.html"},
+                                                                {"--tensorboard", dir / "board"},
+                                                                {"--dump-gradients", dir / "gradients"}};
+  std::string outputs;
+  for (const auto& [option, path] : all) outputs += option + " " + path + " ";
+  {
+    Background first("mnist --model lenet --data synthetic:64,16 --batch 4 --threads 1 --quiet --steps 1000000 " +
+                     outputs);
+    ASSERT_TRUE(eventually([&] { return !file_text(dir / "log.jsonl").empty(); }));
+    for (const auto& [option, path] : all) {
+      const Result second = run(kTraining + option + " " + path);
+      EXPECT_EQ(second.exit_code, 2) << option;
+      EXPECT_TRUE(second.err.starts_with(concat("laconic: error: another run writes to ", path, " now (", option, ")")))
+          << second.err;
+    }
+    EXPECT_EQ(log_of(dir / "log.jsonl").at(0).count("run"), 1u) << "not written to by a second";
+  }  // killed
+  const Result again = run(kTraining + "--repeat 2 " + outputs);
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(run(kTraining + outputs).exit_code, 0);
+  for (const auto& entry : fs::directory_iterator(dir.path())) EXPECT_NE(entry.path().extension(), ".lock") << entry;
+  // What another run cannot write to is no output that it holds.
+  EXPECT_EQ(run(kTraining + "--log /dev/null --tensorboard " + (dir / "one") + " --dump-gradients " + (dir / "one"))
+                .exit_code,
+            0);
 }
 
 TEST(Output, RanksThatDoNotSeeOneFolderSaveNothing) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <fcntl.h>
+#include <pty.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -37,6 +38,26 @@ inline Result run(const std::string& command, const std::string& before = "") {
                            "; } >" + out + " 2>" + err + " </dev/null";
   const int status = std::system(line.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, file_text(out), file_text(err)};
+}
+
+/// What PROGRAM ARGUMENTS of this build shows in a terminal that is so wide; "": no terminal can be made here.
+inline std::string shown_in_terminal(const std::string& command, unsigned short columns) {
+  int terminal = -1;
+  const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &size);
+  if (child < 0) return "";
+  if (child == 0) {
+    const std::string line = "TERM=xterm " + environment_of(command) + "exec timeout 600 " LACONIC_APPS "/" + command;
+    ::execl("/bin/sh", "sh", "-c", line.c_str(), static_cast<char*>(nullptr));
+    ::_exit(127);
+  }
+  std::string shown;
+  char part[4096];
+  for (ssize_t n; (n = ::read(terminal, part, sizeof part)) > 0;) shown.append(part, static_cast<std::size_t>(n));
+  ::close(terminal);
+  ::waitpid(child, nullptr, 0);
+  std::erase(shown, '\r');
+  return shown;
 }
 
 /// Waits until it is true, up to five minutes.

@@ -24,7 +24,7 @@ with tempfile.TemporaryDirectory() as folder:
                     '--vs', 'dense: ', '--vs', 'RedSync: --sync redsync'], check=True, stdout=subprocess.DEVNULL)
     # What does not fit is told in the page's title, which --dump-dom shows.
     wide = "<script>document.title += document.documentElement.scrollWidth > innerWidth ? ' TOO WIDE' : ' fits'</script></body>"
-    common = ('Training loss', 'accuracy', 'waiting for gradients')
+    common = ('Training loss', 'Test loss', 'Learning rate', 'accuracy', 'waiting for gradients')
     for shown, least, parts in (
             (page, {'<path': 6, '<rect': 60, '<td': 60, '<svg': 6}, ('The plan: what travels how', 'Ledger', 'A timeline of all ranks', '2^-10', ' bits on average')),
             (learned, {'<path': 8, '<rect': 6, '<td': 22, '<svg': 6}, ('s to the target', 'target ', 'means over 2 seeds', 'were timed on the network'))):

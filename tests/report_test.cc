@@ -27,14 +27,19 @@ std::string write(const TempFolder& folder, const std::string& name, const std::
 constexpr const char* kRun = R"({"run":{"model":"lenet","command":"mnist </script>","version":"0.1.0"}})"
                              "\n";
 
-/// Step n took n ms, sent n bytes and had the loss n.
+/// Step n took n ms, sent n bytes from rank 0 and 2 n from all ranks, and had the loss n and the rate 1 / n.
 std::string steps(int first, int last) {
   std::string text;
   for (int n = first; n <= last; ++n)
     text +=
-        nlohmann::json{
-            {"step", n},          {"loss", n}, {"step_ms", n}, {"forward_ms", 0.5 * n}, {"exposed_ms", 0.25 * n},
-            {"bytes_sent_sum", n}}
+        nlohmann::json{{"step", n},
+                       {"loss", n},
+                       {"lr", 1.0 / n},
+                       {"step_ms", n},
+                       {"forward_ms", 0.5 * n},
+                       {"exposed_ms", 0.125 * n},
+                       {"bytes_sent", n},
+                       {"bytes_sent_sum", 2 * n}}
             .dump() +
         "\n";
   return text;
@@ -43,7 +48,7 @@ std::string steps(int first, int last) {
 TEST(Report, HasEachFigureWhereTheLogHasIt) {
   const TempFolder folder;
   const std::string log = write(folder, "log",
-                                kRun + steps(1, 3) + R"({"eval":{"epoch":1,"loss":1,"top1_error":12.5}})" + "\n" +
+                                kRun + steps(1, 3) + R"({"eval":{"epoch":1,"loss":3,"top1_error":12.5}})" + "\n" +
                                     steps(4, 5) + R"({"eval":{"epoch":2,"loss":1,"top1_error":10}})" + "\n");
   const auto runs = runs_on(report_page({{.title = "a < b", .log = log}}));
   ASSERT_EQ(runs.size(), 1u);
@@ -51,19 +56,23 @@ TEST(Report, HasEachFigureWhereTheLogHasIt) {
   EXPECT_EQ(run["title"], "a < b");
   EXPECT_EQ(run["command"], "mnist </script>");
   EXPECT_EQ(run["steps"]["step"], nlohmann::json({1, 2, 3, 4, 5}));
-  EXPECT_EQ(run["steps"]["bytes"], nlohmann::json({1, 3, 6, 10, 15}));
+  EXPECT_EQ(run["steps"]["bytes"], nlohmann::json({2, 6, 12, 20, 30}));
   EXPECT_EQ(run["steps"]["loss"], nlohmann::json({1, 2, 3, 4, 5}));
+  EXPECT_EQ(run["steps"]["lr"][3], 0.25);
   EXPECT_NEAR(run["steps"]["seconds"][4].get<double>(), 0.015, 1e-12);
   EXPECT_EQ(run["step_ms"][0], 3);
-  EXPECT_EQ(run["exposed"], 0.25);
-  EXPECT_EQ(run["bytes_a_step"], 3);
+  EXPECT_EQ(run["exposed"], 0.125);
+  EXPECT_EQ(run["bytes_a_step"], 3) << "what rank 0 sends, as compare's table has it";
   EXPECT_EQ(run["evals"]["step"], nlohmann::json({3, 5}));
-  EXPECT_EQ(run["evals"]["bytes"], nlohmann::json({6, 15}));
+  EXPECT_EQ(run["evals"]["bytes"], nlohmann::json({12, 30}));
+  EXPECT_EQ(run["evals"]["loss"], nlohmann::json({3, 1}));
   EXPECT_EQ(run["evals"]["value"], nlohmann::json({87.5, 90}));
   EXPECT_EQ(run["measure"], "accuracy");
-  ASSERT_EQ(run["parts"].size(), 2u);
+  ASSERT_EQ(run["parts"].size(), 3u);
   EXPECT_EQ(run["parts"][0]["what"], "forward");
-  EXPECT_EQ(run["parts"][1]["ms"], 0.75);
+  EXPECT_EQ(run["parts"][1]["ms"], 0.375);
+  EXPECT_EQ(run["parts"][2]["what"], "all else");
+  EXPECT_EQ(run["parts"][2]["ms"], 3 - 1.5 - 0.375) << "the parts add up to the step";
 }
 
 TEST(Report, NothingInALogEndsTheScript) {
@@ -82,7 +91,7 @@ TEST(Report, ManyStepsArePointsOfNeighbours) {
   EXPECT_EQ(points["loss"][0], 2);
   EXPECT_EQ(points["ms"][1], 5);
   EXPECT_EQ(points["step"][400], 1201);
-  EXPECT_EQ(points["bytes"][400], 1201 * 1202 / 2);
+  EXPECT_EQ(points["bytes"][400], 1201 * 1202);
 }
 
 TEST(Report, WhatWasNotCountedOrIsNoNumberIsLeftOut) {
@@ -114,10 +123,26 @@ TEST(Report, AStepIsTheMeanOfItsRound) {
   const auto run_there = runs_on(report_page({{.title = "rounds", .log = log}}))[0];
   EXPECT_EQ(run_there["step_ms"][0], 11);
   EXPECT_EQ(run_there["parts"][0]["ms"], 10);
+  EXPECT_NEAR(run_there["parts"][1]["ms"].get<double>(), 1, 1e-12) << "the parts add up, though most steps do not wait";
   const Result explained = run("laconic explain " + log);
   EXPECT_TRUE(has(explained.out, "A step takes 11 ms (11 … 11), the mean of 4 from exchange to exchange."))
       << explained.out;
   EXPECT_TRUE(has(explained.out, "10.00")) << explained.out;
+}
+
+TEST(Report, NamesTheWorkerThatHoldsAllUp) {
+  const TempFolder folder;
+  const std::string ranks =
+      R"({"ranks":{"step":4,"steps":99,"compute_ms":[41,412,40],"data_ms":[0,0,0],"exposed_ms":[370,1,371],)"
+      R"("sending_ms":[9,9,9],"bytes_sent":[1000,1000,1000]}})"
+      "\n";
+  const std::string log = write(folder, "log", kRun + steps(1, 4) + ranks),
+                    even = write(folder, "even", kRun + steps(1, 4));
+  const std::string sentence = "Worker 1 computes 412 ms a step where the others take 40.0: it holds all up.";
+  EXPECT_EQ(runs_on(report_page({{.title = "a", .log = log}}))[0]["straggler"], sentence);
+  EXPECT_EQ(runs_on(report_page({{.title = "a", .log = even}}))[0]["straggler"], "");
+  const Result explained = run("laconic explain " + log);
+  EXPECT_TRUE(has(explained.out, "\n" + sentence + "\n")) << explained.out << explained.err;
 }
 
 /// The exchange of the first of the two steps that are shown begins late, and the next one not before they end.
@@ -269,7 +294,7 @@ TEST(Report, CompareShowsWhatWasLearnedByTheTimesOfTheNetwork) {
     EXPECT_EQ(run["seeds"], 2);
     EXPECT_EQ(run["last_step"], 10) << "of learning";
     EXPECT_EQ(run["target"], table["target"]);
-    EXPECT_FALSE(has(run["command"].get<std::string>(), "--link")) << "it learns without the network";
+    EXPECT_TRUE(has(run["command"].get<std::string>(), "--link none")) << "it learns without the network";
     ASSERT_EQ(run["evals"]["low"].size(), 2u);
   }
   EXPECT_GT(runs[0]["step_ms"][0], 150) << "a dense step sends 247 kB through 10 Mb/s";

@@ -54,5 +54,11 @@ TEST(Reproduce, MakesATable) {
     EXPECT_TRUE(has(text, part)) << part << " in " << text;
 }
 
+TEST(Reproduce, SaysHowFarItIs) {
+  const std::string shown = shown_in_terminal("laconic reproduce redsync accuracy --data synthetic:128,50", 80);
+  if (shown.empty()) GTEST_SKIP() << "no terminal can be made here";
+  EXPECT_TRUE(has(shown, "laconic: [1/")) << shown;
+}
+
 }  // namespace
 }  // namespace laconic

@@ -471,6 +471,38 @@ TEST(Resume, OtherNumbersOfWorkersTrainEachSampleOncePerEpoch) {
   }
 }
 
+/// A count of iterations in a schedule means as many samples, whoever goes on.
+TEST(Resume, TheRateGoesOnWhereItWasWithOtherWorkers) {
+  for (const auto& [schedule, begin, go_on, steps] : {std::tuple{"warmup:30it+const", 1, 4, 120},
+                                                      {"warmup:60it+const", 1, 4, 120},
+                                                      {"multistep:20it,100it,0.1", 1, 2, 120},
+                                                      {"warmup:10it+cosine", 4, 1, 120},
+                                                      {"warmup:10it+cosine", 1, 4, 0}}) {
+    SCOPED_TRACE(concat(schedule, ", ", begin, " and ", go_on));
+    Recipe recipe(perceptron, begin);
+    recipe.data = tiny_images(96, 16);
+    recipe.task.batch = 4;  // 24 steps an epoch, and 6 of four workers
+    recipe.trainer.schedule = Schedule::parse(schedule);
+    recipe.trainer.eval_every = 0, recipe.trainer.audit_every = 0, recipe.trainer.keep = 100;
+    recipe.trainer.epochs = 1;
+    if (steps > 0)
+      recipe.trainer.steps = steps;
+    else
+      recipe.trainer.epochs = 5;
+    const TempFolder one, other;
+    recipe.trainer.save = one.path(), recipe.trainer.save_every = Every{12, true};
+    const double before = train(recipe).steps[47].lr;
+    recipe.workers = go_on;
+    recipe.trainer.resume = one.path() + "/checkpoint-000000000048", recipe.trainer.save = other.path();
+    const std::vector<StepReport> later = train(recipe).steps;
+    EXPECT_NEAR(later[0].lr, before, recipe.trainer.lr * go_on / 59);
+    recipe.workers = begin;
+    recipe.trainer.resume = other.path() + "/checkpoint-000000000060", recipe.trainer.save.clear();
+    recipe.trainer.save_every.reset();
+    EXPECT_NEAR(train(recipe).steps[0].lr, later[11].lr, recipe.trainer.lr * go_on / 59);
+  }
+}
+
 /// An epoch has other steps with other workers, and a dense beginning is as many epochs long; rounds that have begun
 /// end where they would have.
 TEST(Resume, OtherWorkersGoOnWithTheRoundThatIsUnderWay) {
@@ -493,21 +525,52 @@ TEST(Resume, OtherWorkersGoOnWithTheRoundThatIsUnderWay) {
 }
 
 TEST(Resume, OtherWorkersGoOnWithTheMeanOfStatistics) {
-  const TempFolder folder;
-  Recipe recipe = recipe_of(kResumeCases[1], 4);
-  recipe.trainer.save = folder.path(), recipe.trainer.steps = 3;
-  const Outcome four = train(recipe);
-  recipe.workers = 3, recipe.trainer.resume = folder.path();
-  const Outcome three = train(recipe);
-  for (const auto& [name, values] : four.buffers[0])
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      double sum = 0;
-      for (const auto& rank : four.buffers) sum += double{rank.at(name)[i]};
-      for (const auto& rank : three.buffers) {
-        EXPECT_EQ(rank.at(name)[i], static_cast<float>(sum / 4)) << name;
+  for (const std::int64_t steps : {3, 4}) {  // three have no sample in the fourth
+    const TempFolder folder;
+    Recipe recipe = recipe_of(kResumeCases[1], 4);
+    recipe.trainer.save = folder.path(), recipe.trainer.steps = steps;
+    const Outcome four = train(recipe);
+    recipe.workers = 3, recipe.trainer.resume = folder.path();
+    const Outcome three = train(recipe);
+    const double first = steps == 3 ? 1 : 28.0 * 4 / 100, others = steps == 3 ? 1 : 24.0 * 4 / 100;
+    for (const char* name : {"bn.running_mean", "bn.running_var"})
+      for (std::size_t i = 0; i < four.buffers[0].at(name).size(); ++i) {
+        double sum = 0;
+        for (std::size_t r = 0; r < 4; ++r) sum += (r == 0 ? first : others) * double{four.buffers[r].at(name)[i]};
+        for (const auto& rank : three.buffers) {
+          EXPECT_FLOAT_EQ(rank.at(name)[i], static_cast<float>(sum / 4)) << name;
+          if (steps == 3) {
+            EXPECT_EQ(rank.at(name)[i], static_cast<float>(sum / 4)) << name;
+          }
+        }
       }
-    }
-  EXPECT_TRUE(same_bits(three.parameters[2], four.parameters[0]));
+    EXPECT_TRUE(same_bits(three.parameters[2], four.parameters[0]));
+  }
+}
+
+/// A file of before this says nothing of samples: then all count alike.
+TEST(Resume, ACheckpointWithoutCountsOfSamplesIsTaken) {
+  const TempFolder folder;
+  Recipe recipe = recipe_of(kResumeCases[1], 3);
+  recipe.trainer.save = folder.path(), recipe.trainer.steps = 5;
+  train(recipe);
+  const std::string checkpoint = CheckpointStore::newest(folder.path());
+  Manifest manifest = CheckpointStore::read_manifest(checkpoint);
+  for (int r = 0; r < 3; ++r) {
+    const StateDict now = CheckpointStore::read_rank(checkpoint, r);
+    EXPECT_TRUE(now.contains("run/samples"));
+    StateDict before;
+    for (const auto& [name, tensor] : now)
+      if (name != "run/samples") before.set(name, tensor);
+    for (const auto& [name, text] : now.texts()) before.set_text(name, text.starts_with("mean") ? "mean" : text);
+    manifest.ranks[static_cast<std::size_t>(r)] =
+        CheckpointStore(folder.path()).write_rank(manifest.run, manifest.step, r, before);
+  }
+  CheckpointStore(folder.path()).complete(manifest, 2);
+  recipe.trainer.resume = folder.path();
+  EXPECT_EQ(train(recipe).summary.steps, 5);
+  recipe.workers = 2, recipe.trainer.steps = 7;
+  EXPECT_EQ(train(recipe).summary.steps, 7);
 }
 
 /// It changes the weights by its mean over workers, or with `reduce` sum by its sum.

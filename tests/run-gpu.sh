@@ -77,7 +77,7 @@ if [ -z "$prebuilt" ] && [ "${SETUP_ARGS:-}" != none ]; then
 fi
 if [ -n "$pack" ]; then
   mkdir -p "$pack/apps" "$pack/tests" "$pack/lib" || exit 1
-  cp "$build/apps/laconic" "$build/apps/laconic-tools" "$pack/apps/" || exit 1
+  cp "$build/apps/laconic" "$pack/apps/" || exit 1
   for program in $programs; do cp "$build/tests/${program}_test" "$pack/tests/" || exit 1; done
   strip "$pack"/apps/* "$pack"/tests/*
   # Not those of the C library, which belong to the other machine's kernel and loader.

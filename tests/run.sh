@@ -7,6 +7,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 unset ${!OPENBLAS_@} ${!OMP_@} ${!OMPI_@} ${!PMIX_@} DESTDIR
+. apps/patience.sh
 build=${BUILD:-build}
 
 bash apps/setup.sh || exit 1
@@ -16,11 +17,12 @@ bash apps/setup.sh || exit 1
 rm -f "/tmp/laconic-setup.$$"
 echo "Building in $build ..."
 mkdir -p "$build/meson-logs"
-ninja -C "$build" ${TARGETS:-} >"$build/meson-logs/build.txt" 2>&1 ||
+: >"$build/meson-logs/build.txt"
+build "$build" "$build/meson-logs/build.txt" ${TARGETS:-} ||
   { tail -n 60 "$build/meson-logs/build.txt"; echo "The build failed."; echo "0 passed, 1 failed"; exit 1; }
 
 rm -f "$build"/*.xml "$build/meson-logs/testlog.json"   # results of an earlier run must not count
 if [ -t 1 ]; then meson test -C "$build" --no-rebuild "$@"; status=$?
-else meson test -C "$build" --no-rebuild "$@" >"$build/meson-logs/test.txt" 2>&1; status=$?
+else beside "Testing" meson test -C "$build" --no-rebuild "$@" >"$build/meson-logs/test.txt" 2>&1; status=$?
 fi
 exec python3 tests/count.py "$build" $status

@@ -47,6 +47,25 @@ TEST(Schedule, CountsInEpochsOrInIterations) {
   EXPECT_EQ(Schedule::parse("step:0.5,0.5").factor(4, kTwelveEpochs), 0.5);
 }
 
+/// Two epochs by one worker, of 12 updates each; then four workers go on, with 3 updates each.
+TEST(Schedule, IterationsAreThoseOfTheWorkersThatBegan) {
+  const Schedule::Horizon one{.steps_per_epoch = 12, .total_steps = 120},
+      four{.steps_per_epoch = 3, .total_steps = 30, .iterations = 4};
+  for (const char* text : {"step:8it,0.5", "multistep:20it,36it,0.5", "exp:0.9it", "warmup:20it+const",
+                           "warmup:40it+cosine", "warmup:12it+cosine:0.1", "warmup:2+step:3,0.1"})
+    for (int epoch = 2; epoch < 10; ++epoch) {
+      const Schedule s = Schedule::parse(text);
+      const double warming = epoch * 12 < 40 && std::string(text).starts_with("warmup:40") ? 3 / 40.0 : 0;
+      EXPECT_NEAR(s.factor(3 * epoch, four), s.factor(12 * epoch, one) + warming, 1e-12) << text << ", " << epoch;
+    }
+  // 100 updates in all, of which one worker has made 24: the other 76 are steps of four.
+  const Schedule::Horizon steps{.steps_per_epoch = 12, .total_steps = 100},
+      others{.steps_per_epoch = 3, .total_steps = 100 - 18, .iterations = 4, .ahead = -18};
+  const Schedule cosine = Schedule::parse("warmup:20it+cosine");
+  for (int made = 24; made <= 100; ++made)
+    EXPECT_NEAR(cosine.factor(made - 18, others), cosine.factor(made, steps), 1e-12);
+}
+
 TEST(Schedule, WarmsUpLinearlyInFrontOfAny) {
   const Schedule s = Schedule::parse("warmup:2+multistep:4,0.1");
   for (int i = 0; i < 14; ++i) EXPECT_DOUBLE_EQ(s.factor(i, kTwelveEpochs), (i + 1) / 14.0);

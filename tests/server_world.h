@@ -266,7 +266,7 @@ inline Result run(const Setting& setting, int steps) {
                   const int first_slot = w.engine.reserve_slots(buckets + 1);
                   Rounds rounds(w.engine, *server, first_slot, first_slot + buckets);
                   while (true) {
-                    const Command command = control->next(false);
+                    const Command command = control->next();
                     if (command.kind == Command::Kind::end) break;
                     if (command.kind == Command::Kind::show)
                       rounds.show();

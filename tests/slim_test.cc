@@ -240,6 +240,9 @@ TEST(Slim, AStepIsPutByAndTheOldValuesComeBack) {
   EXPECT_EQ(value, (std::vector<float>{0.5f, 2, 4}));
   EXPECT_EQ(before, (std::vector<float>{1, 2, 3}));
   EXPECT_EQ(delta, (std::vector<float>{1.5f, 1, 0}));
+  put_step_by(slice(before), slice(value), slice(delta), 4);
+  EXPECT_EQ(before, (std::vector<float>{0.5f, 2, 4}));
+  EXPECT_EQ(delta, (std::vector<float>{3.5f, 1, -4}));
 }
 
 using SlimOnCuda = CudaTest;
@@ -280,8 +283,8 @@ TEST_F(SlimOnCuda, ChoosesGathersAndMergesAsOnTheCpu) {
 TEST_F(SlimOnCuda, PutsStepsByAsOnTheCpu) {
   std::vector<float> value = values_of(1000, 1), before = values_of(1000, 2), delta = values_of(1000, 3);
   const Placed<float> v(value, kCuda), b(before, kCuda), d(delta, kCuda);
-  put_step_by(slice(value), slice(before), slice(delta));
-  put_step_by(v, b, d);
+  put_step_by(slice(value), slice(before), slice(delta), 0.5f);
+  put_step_by(v, b, d, 0.5f);
   EXPECT_EQ(host_values(v.slice()), value);
   EXPECT_EQ(host_values(b.slice()), before);
   EXPECT_EQ(host_values(d.slice()), delta);

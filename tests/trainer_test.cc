@@ -9,10 +9,14 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <set>
 
+#include "core/function.h"
 #include "core/raw.h"
 #include "data/mnist.h"
 #include "data/synthetic.h"
+#include "dist/busy.h"
+#include "dist/method/allreduce/allreduce_sync.h"
 #include "layers/models/zoo.h"
 #include "tests/cuda_devices.h"
 #include "tests/error_of.h"
@@ -64,8 +68,8 @@ TEST(Trainer, NWorkersComputeWhatOneComputesWithTheGlobalBatch) {
 }
 
 /// Rank 0 has all samples of the step, and its gradient is weighted for a mean over ranks. A step of its own goes by
-/// its own mean, as it does where nothing is joined; the joint model moves by the mean over workers, of whom three
-/// stand still.
+/// its own mean, as it does where nothing is joined; the joint model is where it went, for three others have learned
+/// nothing.
 TEST(Trainer, AWorkersOwnStepGoesByItsOwnMeanInAShortBatch) {
   Recipe recipe(perceptron, 4);
   recipe.data = tiny_images(4, 4);
@@ -83,11 +87,32 @@ TEST(Trainer, AWorkersOwnStepGoesByItsOwnMeanInAShortBatch) {
       after_one_step("rounds", {{"every", "9"}, {"outer", "momentum"}, {"pairs", ""}}),
       after_one_step("slimdp", {{"alpha", "1"}, {"explore", "0"}}, 1)};
   recipe.trainer.lr = 0;
-  const std::vector<float> start = after_one_step("none", {});
-  std::vector<float> expected;
-  for (std::size_t i = 0; i < start.size(); ++i) expected.push_back(start[i] + (alone[i] - start[i]) / 4);
-  EXPECT_GT(relative_difference(expected, start), 1e-3);
-  for (const std::vector<float>& model : joint) EXPECT_LT(relative_difference(model, expected), 1e-6);
+  EXPECT_GT(relative_difference(alone, after_one_step("none", {})), 1e-3);
+  for (const std::vector<float>& model : joint) EXPECT_LT(relative_difference(model, alone), 1e-6);
+}
+
+/// Changes are weighed by samples, as gradients are: with plain SGD a round of one step is a dense step. Here five of
+/// eight workers have samples, four of them four, and one three.
+TEST(Trainer, RoundsOfOneStepAreDenseStepsWhereWorkersHaveNoSamples) {
+  Recipe recipe(perceptron, 8);
+  recipe.data = tiny_images(19, 4);
+  recipe.task.batch = 4;
+  recipe.trainer.epochs = 3;
+  recipe.trainer.audit_every = 0;
+  recipe.trainer.joint_at_end = true;
+  const auto after = [&](std::int64_t epochs, const char* sync, decltype(recipe.settings) settings, int servers = 0) {
+    recipe.trainer.epochs = epochs, recipe.sync = sync, recipe.settings = std::move(settings), recipe.servers = servers;
+    return train(recipe).parameters[0];
+  };
+  const std::vector<float> dense = after(3, "allreduce", {}), dense_once = after(1, "allreduce", {});
+  EXPECT_GT(relative_difference(dense, dense_once), 1e-3);
+  EXPECT_LT(relative_difference(after(3, "rounds", {{"every", "1"}}), dense), 1e-5);
+  EXPECT_LT(relative_difference(after(3, "rounds", {{"every", "1"}, {"density", "1"}, {"value-bits", "32"}}), dense),
+            1e-5);
+  EXPECT_LT(relative_difference(after(3, "slimdp", {{"alpha", "1"}, {"explore", "0"}}, 1), dense), 1e-5);
+  // Two who meet weigh each other; those who have learned are weighed alike afterwards.
+  const std::vector<float> pairs = after(1, "rounds", {{"every", "1"}, {"outer", "sgd"}, {"pairs", ""}, {"pull", "0"}});
+  EXPECT_LT(relative_difference(pairs, dense_once), 1e-5);
 }
 
 /// Also where the last exchange lies some steps back.
@@ -155,6 +180,68 @@ TEST(Trainer, AllRanksHoldTheSameBitsWithBatchNorm) {
   recipe.task.batch = 4;
   recipe.trainer.epochs = 1;
   expect_same_bits_everywhere(train(recipe));
+}
+
+std::vector<float> buffer_in(const std::string& file, const std::string& name) {
+  return load_safetensors(file).at(name).to_vector();
+}
+
+/// Running statistics of the workers in what is saved: weighed by samples.
+TEST(Trainer, RunningStatisticsAreWeighedBySamples) {
+  const std::string buffer = "bn.running_var";
+  const std::vector<std::tuple<const char*, std::vector<std::pair<std::string, std::string>>, int>> methods{
+      {"allreduce", {}, 0},
+      {"redsync", {{"density", "0.1"}}, 0},
+      {"rounds", {{"every", "2"}}, 0},
+      {"ps", {}, 1},
+      {"slimdp", {}, 1}};
+  for (const auto& [sync, settings, servers] : methods)
+    for (const std::int64_t images : {36, 64}) {  // in a step 8, 8, 8, 8 and then 4, 0, 0, 0 or as many for all
+      const TempFolder folder;
+      Recipe recipe(normalized, 4);
+      recipe.data = tiny_images(images, 6);
+      recipe.task.batch = 8;
+      recipe.trainer.epochs = 3;
+      recipe.trainer.save = folder.path();
+      recipe.sync = sync, recipe.settings = settings, recipe.servers = servers;
+      const Outcome outcome = train(recipe);
+      const std::vector<double> samples =
+          images == 36 ? std::vector<double>{12, 8, 8, 8} : std::vector<double>{8, 8, 8, 8};
+      const std::vector<float> saved = buffer_in(folder / "weights.safetensors", buffer);
+      for (std::size_t i = 0; i < saved.size(); ++i) {
+        double sum = 0, plain = 0, all = 0;
+        for (std::size_t r = 0; r < 4; ++r) {
+          const double own = outcome.buffers[r].at(buffer)[i];
+          sum += samples[r] * own, plain += own, all += samples[r];
+        }
+        EXPECT_NEAR(saved[i], sum / all, 1e-6) << sync;
+        if (images == 64) {
+          EXPECT_EQ(saved[i], static_cast<float>(plain / 4)) << sync;
+        }
+      }
+    }
+}
+
+/// Who has no sample still has what all began with.
+TEST(Trainer, WorkersWithoutSamplesLeaveEvaluationsAsTheyAre) {
+  const auto trained = [](int workers) {
+    Recipe recipe(normalized, workers);
+    recipe.data = tiny_images(24, 30);
+    recipe.task.batch = 8;
+    recipe.task.shuffle = false;
+    recipe.trainer.epochs = 6;
+    recipe.trainer.joint_at_end = true;
+    return train(recipe);
+  };
+  const Outcome three = trained(3), five = trained(5);
+  ASSERT_EQ(three.evals.size(), five.evals.size());
+  for (std::size_t i = 0; i < three.evals.size(); ++i) {
+    EXPECT_NEAR(three.evals[i].loss, five.evals[i].loss, 1e-5);
+    EXPECT_EQ(three.evals[i].top1_error, five.evals[i].top1_error);
+  }
+  EXPECT_LT(three.evals.back().top1_error, 60);
+  for (const auto& [name, values] : three.buffers[0])
+    EXPECT_LT(relative_difference(values, five.buffers[0].at(name)), 1e-5) << name;
 }
 
 TEST(Trainer, TheAuditFindsARankThatDiffers) {
@@ -433,6 +520,58 @@ TEST(Trainer, ParametersThatAreNoNumbersAreNamed) {
   }
 }
 
+/// Hands its input on; in backward its gradient is infinite.
+struct Explode {
+  Tensor forward(const Tensor& x) { return x; }
+  Tensor backward(const Tensor& dy) { return Tensor::full(dy.shape(), std::numeric_limits<float>::infinity()); }
+};
+
+/// Makes the sum of one step's gradients infinite.
+class Overflowing final : public dist::Method {
+ public:
+  std::string name() const override { return "overflowing"; }
+  std::string summary() const override { return "for tests"; }
+  std::unique_ptr<dist::Strategy> worker(dist::WorkerSide side) const override {
+    const auto update = [made = std::move(side.update)](Parameter& p, Rows rows, const dist::StepContext& context) {
+      if (context.step == 3) raw::fill(p.grad(), std::numeric_limits<float>::infinity());
+      made(p, rows, context);
+    };
+    return std::make_unique<dist::AllreduceSync>(side.arena, side.engine, side.plan, update, side.facts);
+  }
+};
+
+TEST(Trainer, AnExchangeThatOverflowsIsToldFromGradientsThatDo) {
+  static const bool added = (dist::methods().add("overflowing", [] { return std::make_unique<Overflowing>(); }), true);
+  ASSERT_TRUE(added);
+  Recipe recipe(convolutional, 2);
+  recipe.sync = "overflowing";
+  expect_error<Error>(
+      [&] { train(recipe); },
+      {"at step 4; the first parameter that is not finite is conv.weight. Its gradient was finite on rank ",
+       ", and after the exchange of step 3 it was not: take `codec` bf16 or none, or another `sync`"});
+  recipe.trainer.steps = 3;
+  expect_error<Error>([&] { train(recipe); },
+                      {"after step 3 the parameter ", "Its gradient was finite on rank ", "the exchange of step 3"});
+
+  for (const char* sync : {"allreduce", "ps"}) {
+    Recipe own(perceptron, 3);
+    own.sync = sync;
+    own.wrap = [](std::unique_ptr<Workload> task, const dist::Worker& worker) -> std::unique_ptr<Workload> {
+      struct Exploding final : Passing {
+        using Passing::Passing;
+        Tensor loss() override {
+          const Tensor value = Passing::loss();
+          return ++steps == 2 ? recorded(Explode{}, value) : value;
+        }
+        int steps = 0;
+      };
+      return worker.rank == 2 ? std::make_unique<Exploding>(std::move(task)) : std::move(task);
+    };
+    expect_error<Error>([&] { train(own); }, {"training: the gradient of ",
+                                              " is not finite on rank 2 in step 2, before any exchange. Lower"});
+  }
+}
+
 // Layers have no values in it from which a threshold could be found.
 TEST(Trainer, LayersAreDroppedAlsoIfTheFirstStepWasPassedOver) {
   Recipe recipe(convolutional, 2);
@@ -515,6 +654,62 @@ TEST(Trainer, AWorkerThatThrowsEndsAllWithItsSentence) {
     };
     EXPECT_EQ(error_of<DataError>([&] { train(recipe); }), "the disk of this worker caught fire.");
   }
+}
+
+/// What others then wait for, and messages tell (dist/busy.h).
+TEST(Trainer, SaysWithWhatARankIsBusyOutsideOfTheExchange) {
+  using Seen = std::set<std::string>;
+  const auto look = [](Seen& seen, const std::string& where) {
+    const auto now = dist::BusyThread::here()->now();
+    seen.insert(where + (now ? " " + now->text.substr(0, now->text.find_last_of(",(")) : ""));
+  };
+  struct Looking final : Passing {
+    Looking(std::unique_ptr<Workload> inner, std::function<void(const std::string&)> at)
+        : Passing(std::move(inner)), look(std::move(at)) {}
+    Share load() override { return look("load"), Passing::load(); }
+    Tensor loss() override { return look("loss"), Passing::loss(); }
+    EvalSums evaluate(const Stop& stop) override { return look("evaluate"), Passing::evaluate(stop); }
+    std::function<void(const std::string&)> look;
+  };
+  struct Watching final : Observer {
+    void on_start(const RunInfo&) override { look("start"); }
+    void on_step(const StepReport&) override { look("step"); }
+    void on_eval(const EvalReport&) override { look("eval"); }
+    void on_end(const RunSummary&) override { look("end"); }
+    std::function<void(const std::string&)> look;
+  };
+  Seen seen;
+  Watching observer;
+  observer.look = [&](const std::string& where) { look(seen, where); };
+  const auto read = [&](const char* where) {
+    return [&look, &seen, where](std::int64_t, std::int64_t, float* x) -> std::int64_t {
+      look(seen, where);
+      std::fill_n(x, 3 * 8 * 8, 0.0f);
+      return 0;
+    };
+  };
+  const SampleName name = [](std::int64_t i) { return concat("photo ", i); };
+  const ImageSamples samples{.name = "photos",
+                             .classes = 7,
+                             .image = {3, 8, 8},
+                             .train_size = 2,
+                             .test_size = 1,
+                             .train = read("read"),
+                             .test = read("read a test image"),
+                             .augment = "",
+                             .train_name = name,
+                             .test_name = name};
+  dist::run_workers({}, [&](dist::Worker& worker) {
+    Looking task(
+        std::make_unique<ImageClassification>(
+            perceptron(), samples, 0, 1, ImageClassification::Options{.batch = 1, .shuffle = false, .data_threads = 0}),
+        observer.look);
+    Trainer(worker, task, {.epochs = 1}, &observer).run();
+  });
+  EXPECT_EQ(seen, (Seen{"end writes its report ", "eval writes its report ", "evaluate evaluates ",
+                        "load waits for its data ", "loss", "read a test image waits for its data (photo 0",
+                        "read waits for its data (photo 0", "read waits for its data (photo 1",
+                        "start writes its report ", "step writes its report "}));
 }
 
 TEST(Trainer, RanksWithOtherOptionsAreRefused) {

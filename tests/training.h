@@ -59,6 +59,7 @@ struct Outcome {
   std::vector<StepReport> steps;
   std::vector<EvalReport> evals;
   std::vector<Contradiction> contradictions;
+  std::vector<RanksReport> ranks;
   std::vector<dist::Receipt> plans;  ///< the first, if it was chosen, and those that took its place
   RunSummary summary;
 };

@@ -85,7 +85,7 @@ void add_layers(ResultTable& table, const dist::LayerTimes& times) {
 }
 
 dist::LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int threads, int steps,
-                                const std::string& plan_json, int classes, Device device) {
+                                const std::string& plan_json, int classes, Device device, double threads_per_core) {
   ModelInfo info = model_info(model_name);
   if (classes > 0) info.classes = classes;
   set_kernel_threads(threads);
@@ -95,11 +95,10 @@ dist::LayerTimes measure_layers(const std::string& model_name, std::int64_t batc
     for (const auto& p : t.arena.parameters()) p->set_chunk_rows(plan.chunk_rows(p->info.index));
   }
 
-  LayerStopwatch watch(*t.model, t.arena);
+  LayerStopwatch watch(*t.model, t.arena, threads_per_core);
   std::vector<dist::LayerTimes> measured;
   constexpr int kWarmUp = 3;
   for (int step = 0; step < kWarmUp + steps; ++step) {
-    const auto start = Clock::now();
     watch.begin_step();
     t.arena.begin_step();
     const Tensor loss = ops::cross_entropy((*t.model)(t.x), t.y);
@@ -109,13 +108,10 @@ dist::LayerTimes measure_layers(const std::string& model_name, std::int64_t batc
     t.arena.finish_gradients();
     watch.end_backward();
     for (const auto& p : t.arena.parameters()) {
-      const auto begin = Clock::now();
       t.optimizer->update(*p, 1e-3);
-      synchronize(device);
-      watch.updated(*p, seconds_since(begin));
+      watch.updated(*p);
     }
-    const double step_ms = 1e3 * seconds_since(start);
-    if (step >= kWarmUp) measured.push_back(watch.times(step_ms));
+    if (step >= kWarmUp) measured.push_back(watch.times());
   }
   return dist::medians(measured);
 }

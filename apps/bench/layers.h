@@ -24,10 +24,12 @@ struct SyntheticTraining {
 /// kernel threads.
 ///   plan      JSON of a plan (--dry-run --json of an app) by whose chunks large weights are computed; empty: whole
 ///   classes   the model's outputs, of a language model its vocabulary; 0: the model's own
+///   threads_per_core   see LayerStopwatch
 ///   device    of a CUDA device each part is waited for: they add up to more than a step in which nothing is
 /// throws UsageError for an unknown model, DataError for a plan of another one
 dist::LayerTimes measure_layers(const std::string& model, std::int64_t batch, int threads, int steps,
-                                const std::string& plan = "", int classes = 0, Device device = kCpu);
+                                const std::string& plan = "", int classes = 0, Device device = kCpu,
+                                double threads_per_core = 1);
 
 /// Adds a row for each layer, and their sum.
 void add_layers(ResultTable& table, const dist::LayerTimes& times);

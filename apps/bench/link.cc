@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <thread>
 
 #include "apps/bench/harness.h"
 #include "apps/machine.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/parse.h"
+#include "core/processor.h"
 #include "dist/collective/meeting.h"
 #include "dist/collective/reduce.h"
 #include "dist/world.h"
@@ -59,7 +59,7 @@ Cells measure(const std::string& link, const std::string& size, bool busy, int w
                        (8.0 * static_cast<double>(block) / static_cast<double>(spec.bits_per_second) +
                         1e-9 * static_cast<double>(spec.latency.count()));
   const int rounds = std::clamp(static_cast<int>(seconds / model), 3, 500);
-  const auto load = busy_cores(busy ? std::max(workers, static_cast<int>(std::thread::hardware_concurrency())) : 0);
+  const auto load = busy_cores(busy ? std::max(workers, cpu::available_cores()) : 0);
   std::vector<double> times, errors;  // of each ring; errors in % of the model's time
   const dist::WorldReport report =
       dist::run_workers({.workers = workers, .link = dist::LinkOptions{.all = spec}}, [&](dist::Worker& w) {

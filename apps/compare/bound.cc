@@ -4,26 +4,20 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "apps/compare/compare.h"
 #include "compress/codecs.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "core/parse.h"
 
 namespace laconic {
 
-Exchange exchange_of(const std::vector<std::string>& words, int workers, const std::optional<dist::LinkSpec>& rate) {
-  Exchange e{workers, rate};
-  if (const auto link = value_of(words, "--link")) e.link = dist::LinkSpec::parse(*link, "--link");
-  for (const std::string& one : values_of(words, "--link-of")) {
-    if (!e.link || one.find('=') == std::string::npos) continue;
-    const auto slow = dist::LinkSpec::parse(one.substr(one.find('=') + 1), "--link-of");
-    e.link->bits_per_second = std::min(e.link->bits_per_second, slow.bits_per_second);
-    e.link->latency = std::max(e.link->latency, slow.latency);
+Exchange exchange_of(const nlohmann::json& described, const std::optional<dist::LinkSpec>& rate) {
+  Exchange e{described.value("workers", 1), rate, dist::overlap_named(described.value("overlap", "forward")),
+             described.value("accumulate", 1)};
+  if (const auto link = described.find("link"); link != described.end()) {
+    e.link.emplace();
+    e.link->bits_per_second = link->at("bits_per_second").get<std::int64_t>();
+    e.link->latency = dist::LinkDuration(link->at("latency_ns").get<std::int64_t>());
   }
-  if (value_of(words, "--ranks-per-host")) e.link.reset();  // who shares a host's port, no replay knows
-  if (const auto overlap = value_of(words, "--overlap")) e.overlap = dist::overlap_named(*overlap);
-  if (const auto count = value_of(words, "--accumulate")) e.accumulate = number_from<int>(*count).value_or(1);
   return e;
 }
 

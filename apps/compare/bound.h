@@ -1,4 +1,5 @@
 #pragma once
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,16 +10,16 @@
 
 namespace laconic {
 
-/// How gradients travel, as an app's command line says it.
+/// How gradients travel.
 struct Exchange {
   int workers = 1;
-  std::optional<dist::LinkSpec> link;  ///< the slowest of all workers
+  std::optional<dist::LinkSpec> link{};  ///< the slowest of all workers
   dist::Overlap overlap = dist::Overlap::forward;
   int accumulate = 1;  ///< micro-batches of a step
 };
-/// Reads --overlap, --accumulate, --link and --link-of; what is not there has the app's default. `rate`: the link where
-/// --link is not there. Links of two kinds, inside hosts and between them, are taken for not known.
-Exchange exchange_of(const std::vector<std::string>& words, int workers, const std::optional<dist::LinkSpec>& rate);
+/// Reads it from what --dry-run --json of an app prints.
+///   rate   the workers' link where none is emulated
+Exchange exchange_of(const nlohmann::json& described, const std::optional<dist::LinkSpec>& rate);
 
 /// The schedule's bound of a training step (dist::replay). The layers' times are scaled so that a step without
 /// exchange takes `compute_seconds`: measured with all workers at work, which the layers were not.

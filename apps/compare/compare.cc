@@ -21,6 +21,7 @@
 #include "apps/machine.h"
 #include "apps/main.h"
 #include "apps/report/report.h"
+#include "apps/terminal.h"
 #include "apps/text.h"
 #include "core/atomic_file.h"
 #include "core/error.h"
@@ -65,30 +66,6 @@ std::string file_name(const std::string& label) {
   }
   return name.substr(0, 40);
 }
-
-/// One line on stderr: redrawn on a terminal, else one per run.
-class ProgressOfRuns {
- public:
-  explicit ProgressOfRuns(bool quiet) : quiet_(quiet), terminal_(isatty(2) == 1) {}
-  ~ProgressOfRuns() { clear(); }
-  void show(const std::string& text) {
-    if (quiet_ || !terminal_) return;
-    fmt::print(stderr, "\r{}\033[K", text);
-    open_ = true;
-  }
-  void line(const std::string& text) {
-    if (quiet_) return;
-    clear();
-    fmt::print(stderr, "{}\n", text);
-  }
-  void clear() {
-    if (open_) fmt::print(stderr, "\r\033[K");
-    open_ = false;
-  }
-
- private:
-  bool quiet_, terminal_, open_ = false;
-};
 
 std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
@@ -221,7 +198,8 @@ class Comparison {
   void write(const std::vector<ReportedRun>& runs) const {
     if (runs.empty()) return;
     write_report(runs, o_.report);
-    if (!o_.quiet && !o_.json) fmt::print("report: {}\n", o_.report);
+    // Figures for other programs stand alone on standard output.
+    if (!o_.quiet && !o_.json) fmt::print(o_.form == TableForm::text ? stdout : stderr, "report: {}\n", o_.report);
   }
 
   std::string set_name(std::size_t s) const { return fmt::format("{}-{}", s + 1, file_name(o_.sets[s].label)); }
@@ -252,15 +230,15 @@ class Comparison {
     std::vector<Turn> turns;
     for (std::size_t s = 0; s < o_.sets.size(); ++s) turns.push_back({o_.sets[s], set_name(s), &trials_[s]});
     for (std::size_t s = 0; s < o_.sets.size(); ++s) {
-      const std::vector<std::string> words = joined(o_.common, o_.sets[s].words);
-      plans_.push_back(o_.bound && o_.sets[s].peer.empty() && (o_.rate || value_of(words, "--link")) ? plan_of(s)
-                                                                                                     : std::nullopt);
-      if (!plans_[s]) continue;
+      const std::vector<std::string> words = words_of(o_, o_.sets[s]);
+      const bool may_have_link = o_.rate || value_of(words, "--link") || value_of(words, "--config");
+      plans_.push_back(o_.bound && o_.sets[s].peer.empty() && may_have_link ? plan_of(s) : std::nullopt);
+      if (!plans_[s] || !exchange_of(plans_[s]->described, o_.rate).link) continue;
       const auto [it, is_new] = computing_.try_emplace(plans_[s]->computing);
       if (!is_new) continue;
       const std::string steps =
-          std::to_string(std::min(kComputingSteps, std::atoi(value_of(words, "--steps").value_or("1000000").c_str())));
-      turns.push_back({{"computing alone", joined(o_.sets[s].words, {"--alone", "--steps", steps})},
+          std::to_string(std::min(kComputingSteps, plans_[s]->described.value("total_steps", kComputingSteps)));
+      turns.push_back({{"computing alone", joined(o_.sets[s].words, {"--compute-only", "--steps", steps})},
                        fmt::format("computing-{}", computing_.size()),
                        &it->second});
     }
@@ -306,16 +284,15 @@ class Comparison {
 
   /// Replays the schedule of a set with the times of its layers, as fast as it computes alone.
   void add_bound(Row& row, std::size_t s) {
-    if (!plans_[s]) return;
+    if (!plans_[s] || !computing_.contains(plans_[s]->computing)) return;
     const Row alone = summarise({computing_.at(plans_[s]->computing)}, o_.warm_up, std::nullopt)[0];
     if (alone.runs == 0) return;
     row.compute_ms = alone.step_ms.value;
     const auto trial = std::ranges::find(trials_[s], "", &Trial::error);
-    const std::vector<std::string> words = joined(o_.common, o_.sets[s].words);
-    const auto times = layers(*trial, s, words);
+    const auto times = layers(*trial, s);
     if (!times) return;
-    if (const auto replay =
-            bound_of(*times, plans_[s]->text, exchange_of(words, trial->workers, o_.rate), *row.compute_ms / 1e3)) {
+    const Exchange exchange = exchange_of(plans_[s]->described, o_.rate);
+    if (const auto replay = bound_of(*times, plans_[s]->text, exchange, *row.compute_ms / 1e3)) {
       row.bound_ms = 1e3 * replay->step_seconds;
       row.exchange_ms = 1e3 * replay->exchange_seconds;
     }
@@ -323,8 +300,9 @@ class Comparison {
 
   /// A set as the app describes it, without running it.
   struct SetPlan {
-    std::string text;       ///< what travels how
-    std::string computing;  ///< by which options it computes
+    std::string text;          ///< what travels how
+    nlohmann::json described;  ///< the same, read
+    std::string computing;     ///< by which options it computes
   };
   std::string plan_path(std::size_t s) const { return folder_ / fmt::format("{}-plan.json", s + 1); }
   std::optional<SetPlan> plan_of(std::size_t s) {
@@ -332,18 +310,20 @@ class Comparison {
     command.push_back("--dry-run");
     if (run_to_files(command, plan_path(s), folder_ / "plan.err", [] { return !interrupted.load(); }) != 0) return {};
     const std::string text = last_line_of(plan_path(s));
-    const auto json = json_or_discarded(text);
+    auto json = json_or_discarded(text);
     if (!json.is_object() || !json.contains("plan") || !json.contains("computing")) return {};
-    return SetPlan{text, json["computing"].dump()};
+    const std::string computing = json["computing"].dump();
+    return SetPlan{text, std::move(json), computing};
   }
 
-  std::optional<dist::LayerTimes> layers(const Trial& trial, std::size_t s, const std::vector<std::string>& words) {
+  std::optional<dist::LayerTimes> layers(const Trial& trial, std::size_t s) {
+    const nlohmann::json& described = plans_[s]->described;
     std::vector<std::string> command{self_, "bench", "layers", "--json", "--steps", "8"};
     for (const auto& [option, value] : {std::pair{"--model", trial.model},
                                         {"--batch", std::to_string(trial.batch)},
                                         {"--threads", std::to_string(trial.threads)},
-                                        {"--device", value_of(words, "--device").value_or("cpu")},
-                                        {"--precision", value_of(words, "--precision").value_or("fp32")}})
+                                        {"--device", described.value("device", "cpu")},
+                                        {"--precision", described.value("precision", "fp32")}})
       command.insert(command.end(), {option, value});
     if (trial.classes > 0) command.insert(command.end(), {"--classes", std::to_string(trial.classes)});
     const auto [it, is_new] = layers_.emplace(join(command, " ") + plans_[s]->text, std::nullopt);
@@ -370,22 +350,41 @@ class Comparison {
   std::string app_, self_;
   std::optional<ScratchFolder> scratch_;  // without --keep
   std::filesystem::path folder_;          // of the runs' files
-  ProgressOfRuns progress_;
+  StatusLine progress_;
   std::vector<std::vector<Trial>> trials_;                   // [set][run]
   std::vector<std::optional<SetPlan>> plans_;                // by set
   std::map<std::string, std::vector<Trial>> computing_;      // by its options
   std::map<std::string, std::optional<dist::LayerTimes>> layers_;  // by how they are measured
 };
 
+/// Asks the app what its options come to where words do not tell it: the ranks of each set, and the seed. A set that the app
+/// refuses stays as it is, and fails with the app's own sentence.
+void ask_app(CompareOptions& o, const std::string& app) {
+  bool seed_is_known = value_of(o.common, "--seed").has_value();
+  const ScratchFolder folder("compare");
+  for (OptionSet& set : o.sets) {
+    if (!asks_app(o, set)) continue;
+    const std::string out = folder.path() + "/out";
+    if (run_to_files(joined(joined({app}, words_of(o, set)), {"--dry-run", "--json"}), out, folder.path() + "/err",
+                     [] { return true; }) != 0)
+      continue;
+    const auto described = json_or_discarded(last_line_of(out));
+    if (!described.is_object()) continue;
+    set.ranks = o.launch > 0 ? o.launch : described.value("workers", 1) + described.value("servers", 0);
+    if (!std::exchange(seed_is_known, true)) o.seed = described.value("seed", o.seed);
+  }
+}
+
 }  // namespace
 
 int compare(const std::vector<std::string>& arguments) {
-  const CompareOptions o = parse_compare(arguments);
+  CompareOptions o = parse_compare(arguments);
   if (o.help) {
     fmt::print("{}", compare_help());
     return 0;
   }
   const std::string app = find_app(o.app, "compare"), self = std::filesystem::read_symlink("/proc/self/exe").string();
+  ask_app(o, app);
   if (o.dry_run) {
     for (int r = 0; r < o.repeat; ++r)
       for (const auto& set : o.sets)

@@ -21,6 +21,7 @@ struct OptionSet {
   std::string label;               ///< as given ("ring: --allreduce ring"), else the options
   std::vector<std::string> words;  ///< of the app's command line
   std::vector<std::string> peer{};  ///< the command of another program that trains in its stead; empty: the app
+  int ranks = 1;                    ///< workers and dedicated servers, for {ranks} of --through
 };
 
 /// `laconic compare APP COMMON OPTIONS --vs "..." --vs "..."`
@@ -56,6 +57,12 @@ std::optional<std::string> value_of(const std::vector<std::string>& words, const
 
 /// A run is a training on the network, a training without it, or steps that are timed on it.
 enum class RunKind { whole, learning, timing };
+
+/// The options of a set: those for all, then its own.
+std::vector<std::string> words_of(const CompareOptions& options, const OptionSet& set);
+
+/// Whether the app must say what the set's options come to: {ranks} stands in --through, or a file has options.
+bool asks_app(const CompareOptions& options, const OptionSet& set);
 
 /// The command that runs a set with a seed, its log in that file. A learning run goes without the network; a timing run
 /// has short epochs and evaluates nothing. `self`: the path of laconic

@@ -7,6 +7,7 @@
 
 #include "apps/compare/compare.h"
 #include "apps/presets.h"
+#include "apps/terminal.h"
 #include "apps/text.h"
 #include "core/error.h"
 #include "core/parse.h"
@@ -17,6 +18,8 @@ namespace {
 
 constexpr const char* kCompareUsage =
     "as laconic compare mnist --workers 4 --steps 200 --vs \"--allreduce ring\" --vs \"--allreduce butterfly\"";
+
+constexpr const char* kRanks = "{ranks}";
 
 /// What presets stand for, in front of the other words.
 std::vector<std::string> with_presets(const std::vector<std::string>& words) {
@@ -122,36 +125,16 @@ std::vector<Own> own_options(CompareOptions& o) {
   };
 }
 
-/// Counts the workers and dedicated servers of a training with these options.
-int ranks_of(const std::vector<std::string>& app) {
-  const std::string sync = value_of(app, "--sync").value_or("allreduce");
-  const auto servers = value_of(app, "--servers");
-  int count = 0;
-  if (servers)
-    count = *servers == "colocated" ? 0 : whole(*servers, "--servers", 0);
-  else
-    count = dist::methods().make(sync)->traits().servers ? 1 : 0;
-  return whole(value_of(app, "--workers").value_or("1"), "--workers", 1) + count;
-}
-
-/// Replaces "{ranks}" in the word by their number.
-std::string with_ranks(std::string word, const std::vector<std::string>& app) {
-  constexpr const char* kRanks = "{ranks}";
+/// Replaces kRanks in the word.
+std::string with_ranks(std::string word, int ranks) {
   if (const auto at = word.find(kRanks); at != std::string::npos)
-    word.replace(at, std::strlen(kRanks), std::to_string(ranks_of(app)));
+    word.replace(at, std::strlen(kRanks), std::to_string(ranks));
   return word;
 }
 
-std::vector<std::string> without_link(const std::vector<std::string>& words) {
-  std::vector<std::string> rest;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string option = words[i].substr(0, words[i].find('='));
-    if (option != "--link" && option != "--link-of" && option != "--link-between" && option != "--ranks-per-host")
-      rest.push_back(words[i]);
-    else if (option == words[i])
-      ++i;  // its value
-  }
-  return rest;
+/// Whether a network may be emulated: by these words, or by a file that they name.
+bool may_have_link(const std::vector<std::string>& words) {
+  return value_of(words, "--link") || value_of(words, "--config");
 }
 
 void refuse(const std::vector<std::string>& words, const std::string& where) {
@@ -218,7 +201,8 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
                       "--learn has a target of its own (--target-accuracy): leave one of them out");
   require<UsageError>(o.learn == 0 || (!o.warm_up && !o.rate && o.bound),
                       "--learn times whole epochs and tells no bound (--warm-up, --rate, --no-bound): leave them out");
-  require<UsageError>(o.learn == 0 || o.launch == 0 || value_of(o.common, "--workers"),
+  require<UsageError>(
+      o.learn == 0 || o.launch == 0 || value_of(o.common, "--workers") || value_of(o.common, "--config"),
                       "--learn trains without --launch and does not know how many workers learn: give --workers too");
   for (const auto& set : o.sets) refuse(set.words, "--vs " + shell_word(set.label));
   for (std::size_t i = 0; i < o.sets.size(); ++i)
@@ -236,20 +220,31 @@ std::string compare_help() {
       "Usage: laconic compare APP [options of APP for all] --vs \"[LABEL: ]OPTIONS\" --vs ... [options]\n\n";
   CompareOptions unused;
   for (const Own& own : own_options(unused)) text += help_line(own.name + " " + own.type, own.help, 29);
-  return text + help_line("-h,--help", "this text", 29) +
-         "\nExample:\n  laconic compare mnist --workers 4 --epochs 2 --repeat 3 \\\n"
-         "    --vs \"ring: --allreduce ring\" --vs \"butterfly: --allreduce butterfly\"\n";
+  text += help_line("-h,--help", "this text", 29) +
+          "\nExample:\n  laconic compare mnist --workers 4 --epochs 2 --repeat 3 \\\n"
+          "    --vs \"ring: --allreduce ring\" --vs \"butterfly: --allreduce butterfly\"\n";
+  return fitted(text, help_columns(), 6);
+}
+
+std::vector<std::string> words_of(const CompareOptions& o, const OptionSet& set) {
+  std::vector<std::string> words = set.peer.empty() ? o.typed : o.common;
+  words.insert(words.end(), set.words.begin(), set.words.end());
+  return words;
+}
+
+bool asks_app(const CompareOptions& o, const OptionSet& set) {
+  return value_of(words_of(o, set), "--config") ||
+         std::ranges::any_of(o.through, [](const std::string& w) { return w.find(kRanks) != std::string::npos; });
 }
 
 std::vector<std::string> command_of(const CompareOptions& o, const OptionSet& set, const std::string& app_path,
                                     const std::string& self, std::uint64_t seed, const std::string& log, RunKind run) {
-  std::vector<std::string> app = set.peer.empty() ? o.typed : o.common, words;
-  app.insert(app.end(), set.words.begin(), set.words.end());
+  std::vector<std::string> app = words_of(o, set), words;
   if (run != RunKind::learning) {
-    for (std::string word : o.through) words.push_back(with_ranks(std::move(word), app));
+    for (std::string word : o.through) words.push_back(with_ranks(std::move(word), set.ranks));
     if (o.launch > 0) words.insert(words.end(), {self, "launch", "-n", std::to_string(o.launch)});
-  } else {
-    app = without_link(app);
+  } else if (set.peer.empty() && may_have_link(app)) {
+    app.insert(app.end(), {"--link", "none"});
   }
   if (set.peer.empty())
     words.push_back(app_path);

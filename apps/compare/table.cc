@@ -228,7 +228,7 @@ std::string around(const TableHead& head, ResultTable table, const std::string& 
                    TableForm form) {
   if (form == TableForm::csv) return csv(table.objects());
   if (form == TableForm::latex) return table.latex();
-  return head.where + "\n" + head.what + "\n" + table.text() + "\n" + errors + notes +
+  return for_terminal(head.where + "\n" + head.what) + "\n" + table.text() + "\n" + for_terminal(errors + notes) +
          (form == TableForm::markdown ? "\n\n    " : "\nAgain: ") + head.command + "\n";
 }
 

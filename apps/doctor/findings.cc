@@ -6,11 +6,16 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 
+#include "apps/doctor/network.h"
 #include "apps/machine.h"
+#include "apps/mpirun.h"
 #include "apps/text.h"
+#include "core/cores.h"
+#include "core/json.h"
 
 namespace laconic {
 namespace {
@@ -35,17 +40,6 @@ std::string field_of(const std::string& path, const std::string& name) {
     return value == line.npos ? "" : line.substr(value);
   }
   return "";
-}
-
-/// How many numbers a list of the kernel's holds, as "0-3,8"; 0: it is none.
-int size_of_list(const std::string& list) {
-  int count = 0;
-  for (const std::string& range : split(list, ',')) {
-    int first = 0, last = 0;
-    const int read = std::sscanf(range.c_str(), "%d-%d", &first, &last);
-    if (read >= 1) count += read == 2 ? last - first + 1 : 1;
-  }
-  return count;
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
@@ -113,19 +107,18 @@ class Examination {
   }
 
   void cores() {
-    const int online = size_of_list(line_of(here_.root + "/sys/devices/system/cpu/online"));
-    const int mine = size_of_list(field_of(here_.root + "/proc/self/status", "Cpus_allowed_list"));
-    const int cores = mine > 0 && online > 0 ? std::min(mine, online) : std::max({mine, online, 1});
-    if (cores < online)
-      add(Verdict::slow, "cores", fmt::format("{} of {} may be used", cores, online),
-          "whoever started this chose them: taskset, docker --cpuset-cpus, Slurm --cpus-per-task");
+    const Cores mine = cores_of_process(here_.root);
+    const int cores = static_cast<int>(mine.allowed.size());
+    if (cores < mine.online)
+      add(Verdict::slow, "cores", fmt::format("{} of {} may be used", cores, mine.online),
+          "whoever started this chose them: taskset, mpirun's binding, docker --cpuset-cpus, Slurm --cpus-per-task");
     else
       good("cores", fmt::format("{}, all may be used", cores));
-    if (const double limit = cores_of_groups(here_.root); limit > 0 && limit < cores)
+    if (mine.quota > 0 && mine.quota < cores)
       add(Verdict::slow, "cores",
-          fmt::format("a control group leaves the time of {:.3g} of {} cores: threads are stopped", limit, cores),
-          fmt::format("give it more (docker --cpus), or train with --threads {}",
-                      std::max(1, static_cast<int>(limit))));
+          fmt::format("a control group leaves the time of {:.3g} of {} cores: workers share {}", mine.quota, cores,
+                      plural(mine.usable(), "thread")),
+          "give it more (docker --cpus)");
     double load = 0;
     std::ifstream(here_.root + "/proc/loadavg") >> load;
     if (load > 0.5 * cores)
@@ -213,18 +206,39 @@ class Examination {
           "apt-get install libopenmpi-dev openmpi-bin, and build again");
       return;
     }
-    const CommandResult mpirun = here_.run({"mpirun", "--version"});
-    if (mpirun.code != 0) {
+    const Mpirun mpirun = choose_mpirun(here_.mpiruns, here_.mpi, [&](const std::string& path) {
+      const CommandResult asked = here_.run({path, "--version"});
+      return asked.code == 0 ? std::optional(asked.out) : std::nullopt;
+    });
+    if (mpirun.path.empty()) {
       add(Verdict::missing, "Open MPI", "there is no mpirun, so no laconic launch", "apt-get install openmpi-bin");
       return;
     }
+    if (!mpirun.why.empty()) {
+      add(Verdict::broken, "Open MPI", mpirun.why,
+          "put the mpirun of that first in PATH, or apt-get install openmpi-bin");
+      return;
+    }
     const bool refuses_root = here_.root_user && here_.environment("OMPI_ALLOW_RUN_AS_ROOT").empty();
-    good("Open MPI", mpirun.out.substr(0, mpirun.out.find('\n')) +
+    good("Open MPI", mpirun.name + (mpirun.path == "mpirun" ? "" : ", " + mpirun.path) +
                          (refuses_root ? "; it refuses root, whom laconic launch lets in" : ""));
+    if (!here_.single_copy)
+      add(Verdict::slow, "Open MPI",
+          "the kernel refuses process_vm_readv: ranks on this machine copy each message twice",
+          "in a container: docker run --cap-add SYS_PTRACE; elsewhere see kernel.yama.ptrace_scope");
     if (under_mpirun) return;
     bool all_answer = true;
     for (const std::string& host : hosts) all_answer &= reaches(host);
-    if (all_answer) two_ranks(hosts);
+    if (!all_answer) return;
+    std::vector<std::string> mca;
+    if (hosts.size() > 1 && !here_.laconic.empty()) {
+      NetworkFindings between = judged(here_.network(hosts));
+      all_.insert(all_.end(), between.all.begin(), between.all.end());
+      mca = std::move(between.mca);
+      // They would not meet, or not end: what is said of the network is why.
+      if (mca.empty() && std::ranges::count(between.all, Verdict::broken, &Finding::verdict) > 0) return;
+    }
+    two_ranks(hosts, mca);
   }
 
  private:
@@ -290,18 +304,25 @@ class Examination {
     return all_.back().verdict == Verdict::good;
   }
 
-  /// A training of two steps.
-  void two_ranks(const std::vector<std::string>& hosts) {
+  /// A training of two steps, with these settings of Open MPI.
+  void two_ranks(const std::vector<std::string>& hosts, const std::vector<std::string>& mca) {
     if (here_.laconic.empty()) return;
     const std::size_t ranks = std::max<std::size_t>(2, hosts.size());
     std::vector<std::string> command{here_.laconic, "launch", "-n", std::to_string(ranks)};
     if (!hosts.empty()) command.insert(command.end(), {"--hosts", join(hosts, ",")});
+    command.insert(command.end(), mca.begin(), mca.end());
     command.insert(command.end(), {"mnist", "--data", "synthetic:80,20", "--batch", "4", "--steps", "2", "--threads",
-                                   "1", "--timeout", "20", "--quiet"});
+                                   "1", "--timeout", "20", "--quiet", "--json"});
     const CommandResult training = here_.run(command);
     const std::string who = fmt::format("{} ranks", ranks);
-    if (training.code == 0)
-      good("mpirun", who + " train together" + (hosts.empty() ? "" : " on " + join(hosts, ", ")));
+    const nlohmann::json result = json_or_discarded(training.out);  // of two that train alone: two objects, so none
+    const std::size_t met = result.is_object() ? result.value("workers", std::size_t{0}) : 1;
+    if (training.code == 0 && met != ranks)
+      add(Verdict::broken, "mpirun", fmt::format("of {} that were started {} trained together", who, met),
+          "see what this says: " + shell_line(command));
+    else if (training.code == 0)
+      good("mpirun", who + " train together" + (hosts.empty() ? "" : " on " + join(hosts, ", ")) +
+                         (mca.empty() ? "" : ", with " + join(mca, " ")));
     else if (training.code == 2)  // nothing was started
       add(Verdict::missing, "mpirun", "not tried: " + training.why, "build apps/mnist");
     else

@@ -28,12 +28,15 @@ struct CommandResult {
   static constexpr int kNotStarted = -1, kEndless = -2;
 };
 
+struct NetworkFacts;
+
 /// Where findings come from. Tests give others than a machine's.
 struct Surroundings {
   std::string root{};                                        ///< stands in front of /proc, /sys and /dev
   std::function<std::string(const char* name)> environment;  ///< "": not set
   std::function<CommandResult(const std::vector<std::string>& command)> run;
   std::function<std::uint64_t(const std::string& folder)> free_bytes;  ///< 0: there is no such folder
+  std::function<NetworkFacts(const std::vector<std::string>& hosts)> network;
   bool root_user = false;
 
   // This build.
@@ -46,6 +49,9 @@ struct Surroundings {
   bool cuda_built = false;
   std::vector<std::string> gpus{};   ///< names of CUDA devices that can be used
   std::string why_no_gpu{}, nccl{};  ///< where there are none; NCCL's version, empty: it is not there
+  std::string mpi{};                 ///< version of the Open MPI that is linked
+  std::vector<std::string> mpiruns{};  ///< mpirun_candidates()
+  bool single_copy = true;             ///< processes may read one another's memory
 };
 
 /// Looks at a machine. With hosts also at the way to each of them, and whether laconic lies there too.

@@ -11,7 +11,9 @@
 
 #include "apps/child_process.h"
 #include "apps/doctor/findings.h"
+#include "apps/doctor/network.h"
 #include "apps/launch.h"
+#include "apps/mpirun.h"
 #include "apps/subcommand.h"
 #include "apps/text.h"
 #include "apps/tools.h"
@@ -23,6 +25,8 @@
 #include "core/parallel.h"
 #include "core/scratch_folder.h"
 #include "core/stream.h"
+#include "dist/transport/mpi.h"
+#include "dist/transport/single_copy.h"
 
 namespace laconic {
 namespace {
@@ -74,6 +78,7 @@ Surroundings this_machine() {
     here.laconic = find_app("laconic", "laconic doctor");
   } catch (const UsageError&) {
   }
+  here.network = [laconic = here.laconic](const auto& hosts) { return measured_network(hosts, laconic); };
   here.version = version_text() + "\n";
 #ifndef NDEBUG
   here.optimised = false;
@@ -90,6 +95,9 @@ Surroundings this_machine() {
     here.why_no_gpu = why_no_cuda_device();
   else
     here.nccl = nccl_version();
+  here.mpi = dist::mpi_library().version;
+  here.mpiruns = mpirun_candidates();
+  here.single_copy = !dist::refuses_single_copy();
   return here;
 }
 
@@ -103,16 +111,19 @@ std::string host_name() {
 
 int doctor(const std::vector<std::string>& arguments) {
   std::string hosts;
-  bool json = false;
+  bool json = false, peer = false;
   CLI::App app(
       "What this machine has, and what is slow or missing for training, with the mend of each.\n"
       "Two processes train together for two steps. Exit code 1: something is broken.\n"
       "laconic launch -n 2 --hosts A,B laconic doctor tells it of both machines, with exit code 0.",
       "laconic doctor");
-  app.add_option("--hosts", hosts, "also whether ranks could be started on these machines, and train together there")
+  app.add_option("--hosts", hosts,
+                 "also what is between these machines, and whether ranks could be started and train together there")
       ->type_name("A,B");
   app.add_flag("--json", json, "an object, as the only line");
+  app.add_flag("--peer", peer)->group("");  // what measured_network() starts on each host
   if (const auto done = parse_tool(app, arguments)) return *done;
+  if (peer) answer_peers();
 
   std::vector<std::string> names;
   if (!hosts.empty()) names = split(hosts, ',');

@@ -1,7 +1,8 @@
 # Completes what laconic's programs take, for bash and its like: tools, options, names that an option may have, files.
 # All of it comes from their own --help, so that a program of one's own has it too: complete -o default -F _laconic own
 
-# What may follow: _laconic_words HELP OPTION. Without an option all options, or the names of tools; with one its names.
+# What may follow: _laconic_words HELP OPTION. Without an option all options, or the names of tools; with one its names,
+# @files where a file may stand beside them, @models where it takes models of the zoo.
 _laconic_words() {
   printf '%s\n' "$1" | awk -v option="$2" '
     function tell(words) {
@@ -15,7 +16,9 @@ _laconic_words() {
       if (option == "") print name
       here = name == option
       if (!here) next
-      if ($2 ~ /^[a-z0-9]+(\|[a-z0-9]+)+$/) { gsub(/\|/, ", ", $2); tell($2) }
+      if (/ of the zoo/) print "@models"
+      count = $2 ~ /^[A-Za-z0-9]+(\|[A-Za-z0-9]+)+$/ ? split($2, choices, "|") : 0
+      for (i = 1; i <= count; ++i) print choices[i] ~ /^[A-Z]+$/ ? "@files" : choices[i]
       if ($2 !~ /^NAME/) { here = 0; next }
       sub(/^ *[^ ]+ [^ ]+ +/, "")
     }
@@ -29,7 +32,7 @@ _laconic_words() {
 }
 
 _laconic() {
-  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} option= word found help
+  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} option= word words found help
   # Bash splits --sync=ring into three words.
   if [[ $current == = ]]; then
     option=$before current=
@@ -45,6 +48,7 @@ _laconic() {
     here=$(dirname "$(type -P "$1")")
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
       if [[ ${program[1]} == launch || ${program[1]} == compare ]]; then
+        [[ $word != -* ]] || continue
         found=$(type -P "$here/$word" || type -P "$word") && program=("$found") && break
       elif [[ $word == -* || ${#program[@]} == 3 ]]; then
         break
@@ -54,7 +58,13 @@ _laconic() {
     done
   fi
   help=$("${program[@]}" --help 2>/dev/null) || help=$("${program[@]:0:2}" --help 2>/dev/null)
-  COMPREPLY=($(compgen -W "$(_laconic_words "$help" "$option")" -- "$current"))
+  words=$(_laconic_words "$help" "$option")
+  [[ $words != *@models* ]] || words+=$'\n'$("$1" models --json | grep -o '"model": *"[^"]*"' | cut -d '"' -f 4)
+  COMPREPLY=($(compgen -W "$(grep -v @ <<<"$words")" -- "$current"))
+  if [[ $words == *@files* ]]; then
+    while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen -f -- "$current")
+    compopt -o filenames 2>/dev/null
+  fi
   [[ ${COMPREPLY[*]} == *[:^] ]] && compopt -o nospace 2>/dev/null  # a number follows
   return 0
 }

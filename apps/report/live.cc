@@ -330,19 +330,21 @@ class LivePage::Server {
 };
 
 LivePage::LivePage(const LiveAddress& address, const std::string& title, const std::string& run, double pace)
-    : server_(std::make_unique<Server>(address, title, pace)) {
-  server_->tell(concat("{\"run\":", run, "}"));
+    : run_(run), server_(std::make_unique<Server>(address, title, pace)) {
+  server_->tell(concat("{\"run\":", run_, "}"));
 }
 LivePage::~LivePage() = default;
 
 const std::string& LivePage::url() const { return server_->url(); }
 
 void LivePage::on_start(const RunInfo& info) {
+  server_->tell(concat("{\"run\":", run_to_json(run_, info), "}"));
   if (info.receipt) on_plan(*info.receipt);
 }
 void LivePage::on_step(const StepReport& report) { server_->tell(to_json(report)); }
 void LivePage::on_eval(const EvalReport& report) { server_->tell(to_json(report)); }
 void LivePage::on_plan(const dist::Receipt& receipt) { server_->tell(concat("{\"plan\":", receipt.json(), "}")); }
+void LivePage::on_ranks(const RanksReport& report) { server_->tell(to_json(report)); }
 void LivePage::on_ledger(const LedgerReport& report) { server_->tell(to_json(report)); }
 
 }  // namespace laconic

@@ -39,10 +39,12 @@ class LivePage final : public Observer {
   void on_step(const StepReport& report) override;
   void on_eval(const EvalReport& report) override;
   void on_plan(const dist::Receipt& receipt) override;
+  void on_ranks(const RanksReport& report) override;
   void on_ledger(const LedgerReport& report) override;
 
  private:
   class Server;
+  const std::string run_;
   const std::unique_ptr<Server> server_;
 };
 

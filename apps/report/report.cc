@@ -94,6 +94,7 @@ Json curves(const std::vector<ReportedStep>& steps, const Positions& at) {
             {"seconds", Json::array()},
             {"bytes", Json::array()},
             {"loss", Json::array()},
+            {"lr", Json::array()},
             {"ms", Json::array()}};
   const std::size_t width = (steps.size() + kMostPoints - 1) / kMostPoints;
   for (std::size_t begin = 0; begin < steps.size(); begin += width) {
@@ -106,6 +107,7 @@ Json curves(const std::vector<ReportedStep>& steps, const Positions& at) {
     c["step"].push_back(steps[end - 1].step), c["seconds"].push_back(at.seconds[end - 1]);
     c["bytes"].push_back(finite(at.bytes[end - 1]));
     c["loss"].push_back(count > 0 ? Json(sum / count) : Json());
+    c["lr"].push_back(finite(group.back().lr));
     const Median ms = median_over(group, ms_of);
     c["ms"].push_back(ms.value > 0 ? Json(ms.value) : Json());
   }
@@ -128,24 +130,47 @@ Judged quality_of(const nlohmann::json& eval) {
 }
 
 Json evaluations(const RunFigures& run, const Positions& at, Judged& judged) {
-  Json all = {{"step", Json::array()}, {"seconds", Json::array()}, {"bytes", Json::array()}, {"value", Json::array()}};
+  Json all = {{"step", Json::array()},
+              {"seconds", Json::array()},
+              {"bytes", Json::array()},
+              {"value", Json::array()},
+              {"loss", Json::array()}};
   for (const auto& [after, eval] : run.evals) {
     judged = quality_of(eval);
     const std::size_t i = std::min(after, run.steps.size());
     all["step"].push_back(i == 0 ? 0 : run.steps[i - 1].step), all["seconds"].push_back(i == 0 ? 0 : at.seconds[i - 1]);
     all["bytes"].push_back(i == 0 ? Json(0) : finite(at.bytes[i - 1]));
-    all["value"].push_back(judged.value);
+    all["value"].push_back(judged.value), all["loss"].push_back(number_or_null(eval, "loss"));
   }
   return all;
 }
 
-Json parts_of(std::span<const ReportedStep> counted) {
+template <class Figure>
+double sum_over(std::span<const ReportedStep> steps, Figure figure) {
+  double sum = 0;
+  for (const ReportedStep& s : steps)
+    if (const double value = figure(s); std::isfinite(value)) sum += value;
+  return sum;
+}
+
+/// Returns the share, 0 … 1, that part `i` has of the time of all these steps together.
+double share_of(std::span<const ReportedStep> steps, std::size_t i) {
+  const double all = sum_over(steps, ms_of);
+  return all > 0 ? sum_over(steps, [i](const ReportedStep& s) { return s.parts[i]; }) / all : 0;
+}
+
+/// Splits a step of `step_ms` into parts by their shares. With "all else" they add up to it.
+Json parts_of(std::span<const ReportedStep> counted, double step_ms) {
   Json parts = Json::array();
+  double rest = 1;
+  const auto add = [&](const char* what, const char* kind, double share) {
+    if (share > 0) parts.push_back({{"what", what}, {"kind", kind}, {"ms", share * step_ms}});
+  };
   for (std::size_t i = 0; i < std::size(kStepParts); ++i) {
-    const StepPart& part = kStepParts[i];
-    const double ms = median_over(counted, [&](const ReportedStep& s) { return s.parts[i]; }).value;
-    if (ms > 0) parts.push_back({{"what", part.what}, {"kind", part.kind}, {"ms", ms}});
+    const double share = share_of(counted, i);
+    add(kStepParts[i].what, kStepParts[i].kind, share), rest -= share;
   }
+  if (!parts.empty() && rest > 1e-6) add("all else", "other", rest);
   return parts;
 }
 
@@ -260,7 +285,9 @@ ReportedStep figures_of_step(const nlohmann::json& line) {
   constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
   ReportedStep s{number_or(line, "step", 0),
                  number_or(line, "loss", unknown),
+                 number_or(line, "lr", unknown),
                  number_or(line, "step_ms", unknown),
+                 number_or(line, "bytes_sent", unknown),
                  number_or(line, "bytes_sent_sum", unknown),
                  {}};
   for (std::size_t i = 0; i < std::size(kStepParts); ++i) s.parts[i] = number_or(line, kStepParts[i].figure, unknown);
@@ -273,14 +300,13 @@ Json object(const RunFigures& run) {
   const std::vector<ReportedStep> rounds =
       rounds_of(std::span(timed).subspan(warms_up ? kWarmUpSteps : 0), exchange_every(run.run));
   const std::span<const ReportedStep> counted(rounds);
-  const std::size_t waiting = std::size(kStepParts) - 1;
   const Positions at = positions_of(run.steps);
   const Median ms = median_over(counted, ms_of);
-  const double exposed = median_over(counted, [&](const ReportedStep& s) { return s.parts[waiting]; }).value;
+  const double exposed = share_of(counted, std::size(kStepParts) - 1);
   Judged judged;
   Json evals = evaluations(run, at, judged);
   const Json steps = curves(run.steps, at);
-  const double sent = at.bytes.back() / static_cast<double>(run.steps.size());
+  const double sent = mean_over(std::span<const ReportedStep>(run.steps), [](const auto& s) { return s.bytes_sent; });
   const bool planned = run.plan.is_object();
   return {{"title", run.title},
           {"model", text_or(run.run, "model")},
@@ -289,8 +315,9 @@ Json object(const RunFigures& run) {
           {"commit", text_or(run.run, "commit")},
           {"command", text_or(run.run, "command")},
           {"last_step", run.steps.back().step},
+          {"total_steps", number_or_null(run.run, "total_steps")},
           {"step_ms", {ms.value, ms.low, ms.high}},
-          {"exposed", ms.value > 0 ? Json(exposed / ms.value) : Json()},
+          {"exposed", ms.value > 0 ? Json(exposed) : Json()},
           {"bytes_a_step", finite(sent)},
           {"seconds", at.seconds.back()},
           {"last_loss", steps["loss"].back()},
@@ -298,7 +325,8 @@ Json object(const RunFigures& run) {
           {"unit", judged.unit},
           {"steps", steps},
           {"evals", std::move(evals)},
-          {"parts", parts_of(counted)},
+          {"parts", parts_of(counted, ms.value)},
+          {"straggler", straggler_in(run.ranks)},
           {"buckets", buckets_of(run.plan)},
           {"group", planned ? text_or(run.plan, "group") : ""},
           {"predicted_ms", planned ? number_or_null(run.plan, "step_ms") : Json()},
@@ -320,6 +348,7 @@ ReadLog read_log(const std::string& title, const std::string& path) {
                 .run = std::move(log.run),
                 .plan = std::move(log.plan),
                 .ledger = std::move(log.ledger),
+                .ranks = std::move(log.ranks),
                 .evals = std::move(log.evals)}};
   for (nlohmann::json& line : log.steps) {
     read.epochs.push_back(number_or(line, "epoch", 0));
@@ -412,6 +441,7 @@ std::string page_with(const std::string& runs, const std::string& live) {
 void RunFigures::add(nlohmann::json line) {
   for (auto [name, place] : {std::pair{"run", &run}, {"plan", &plan}, {"ledger", &ledger}})
     if (line.contains(name)) *place = std::move(line[name]);
+  if (line.contains("ranks")) ranks = joined(ranks, ranks_from(line["ranks"]));
   if (line.contains("eval")) evals.emplace_back(steps.size(), std::move(line["eval"]));
   if (line.contains("step")) steps.push_back(figures_of_step(line));
   if (line.contains("step") && line.contains("gradients"))

@@ -14,7 +14,8 @@ namespace laconic {
 
 /// What a page knows of a step; NaN: not known. Times are in ms.
 struct ReportedStep {
-  double step, loss, step_ms, bytes_sent_sum;
+  double step, loss, lr, step_ms;
+  double bytes_sent, bytes_sent_sum;  ///< by rank 0, by all ranks
   std::array<double, std::size(kStepParts)> parts;  ///< in the order of kStepParts
 };
 
@@ -22,6 +23,7 @@ struct ReportedStep {
 struct RunFigures {
   std::string title;
   nlohmann::json run{}, plan{}, ledger{};
+  RanksReport ranks{};  ///< means over all steps
   std::vector<ReportedStep> steps{};
   std::vector<ReportedStep> timed{};  ///< those that times are taken from, where it is not `steps`
   std::vector<std::pair<std::size_t, nlohmann::json>> evals{};  ///< each after so many of the steps

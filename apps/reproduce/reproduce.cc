@@ -9,6 +9,7 @@
 #include "apps/reproduce/tables.h"
 #include "apps/result_table.h"
 #include "apps/subcommand.h"
+#include "apps/terminal.h"
 #include "apps/text.h"
 #include "apps/tools.h"
 #include "core/atomic_file.h"
@@ -69,14 +70,19 @@ ResultTable side_by_side(const PaperTable& paper, const nlohmann::json& sets, bo
 }
 
 /// Runs a table, and returns its text for Markdown. throws Error: the comparison failed
-std::string reproduce(const PaperTable& table, bool full, const std::string& data, const std::string& self) {
+std::string reproduce(const PaperTable& table, bool full, const std::string& data, const std::string& self,
+                      StatusLine& status) {
   const std::vector<std::string> words = command_of(table, full, data);
   std::vector<std::string> command{self};
   command.insert(command.end(), words.begin(), words.end());
-  command.insert(command.end(), {"--json", "--quiet"});
+  command.push_back("--json");
   const ScratchFolder folder("laconic-reproduce");
   const std::string out = folder.path() + "/out", err = folder.path() + "/err";
-  const int code = run_to_files(command, out, err, [] { return stop_signal == 0; });
+  const int code = run_to_files(command, out, err, [&] {
+    if (const std::string now = last_line_of(err); !now.empty()) status.show("laconic: " + now);
+    return stop_signal == 0;
+  });
+  status.clear();
   if (stop_signal != 0) return "";
   const nlohmann::json result = json_or_discarded(last_line_of(out));
   require<Error>(
@@ -139,9 +145,10 @@ int reproduce(const std::vector<std::string>& arguments) {
   std::signal(SIGINT, [](int signal) { stop_signal = signal; });
   std::signal(SIGTERM, [](int signal) { stop_signal = signal; });
   const std::string self = fs::read_symlink("/proc/self/exe").parent_path() / "laconic";
+  StatusLine status(/*quiet=*/false);
   for (const PaperTable* table : chosen) {
-    fmt::print(stderr, "laconic: {} {} runs …\n", table->paper, table->name);
-    const std::string text = reproduce(*table, full, data, self);
+    status.line(fmt::format("laconic: {} {} runs …", table->paper, table->name));
+    const std::string text = reproduce(*table, full, data, self, status);
     if (stop_signal != 0) return 128 + stop_signal;
     fmt::print("{}\n", text);
     std::fflush(stdout);

@@ -135,7 +135,7 @@ std::optional<dist::Choice> main_choice(const dist::SimulatedTraining& training)
 
 dist::WorkCosts costs_of(const SimulateOptions& o, const Run& run, MeasuredWork& measured) {
   dist::WorkCosts work{.per_message = 5e-6};
-  if (o.replayed) work = o.replayed->group.work;
+  if (o.replayed) work = o.replayed->group.network(run.training.plan.codec).work;
   if (o.bytes_added_a_second)
     work.per_added_byte = 1 / *o.bytes_added_a_second;
   else if (!o.replayed)

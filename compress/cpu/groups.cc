@@ -33,7 +33,7 @@ LACONIC_INLINE std::uint8_t scale_code(float largest, float scale) {
 
 }  // namespace
 
-LACONIC_MULTIVERSION std::uint32_t largest_of_super_group(const float* x, std::size_t n) {
+LACONIC_MULTIVERSION std::uint32_t largest_magnitude(const float* x, std::size_t n) {
   const std::size_t whole = n / kGroupLanes * kGroupLanes;
   std::uint32_t largest = largest_magnitude_of(x, whole);
   for (std::size_t i = whole; i < n; ++i) largest = std::max(largest, std::bit_cast<std::uint32_t>(x[i]) & 0x7FFFFFFF);

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The loops of compress/group_quantiser.cc on host memory, for one super group.
+/// The loops of compress/group_quantiser.cc on host memory, for one super group; the first serves other codecs too.
 namespace laconic::compress::cpu {
 
 /// Values of a super group, and numbers that lie beside each other when it is packed.
@@ -23,8 +23,8 @@ struct GroupLevels {
         top(2 * last - half) {}
 };
 
-/// Returns the largest magnitude as its bits, which order NaN and infinity above all numbers.
-std::uint32_t largest_of_super_group(const float* x, std::size_t n);
+/// Returns the largest magnitude as its bits, which order NaN and infinity above all numbers. 0 of no values.
+std::uint32_t largest_magnitude(const float* x, std::size_t n);
 
 /// Rounds n values at random. Writes a scale for each group, in 255ths of `scale`, and 256 numbers: signs and levels,
 /// then zeros.

@@ -37,19 +37,20 @@ __device__ unsigned packed_number(const std::byte* from, unsigned j, unsigned wi
 
 __device__ unsigned bits_of(float x) { return __float_as_uint(x); }
 
-/// Both ways of a format of 16 bits. Four values at a time where they lie so that a thread can move them at once.
+/// Both ways of a format of 16 bits; convert also gets the place of the value. Four values at a time where they lie so
+/// that a thread can move them at once.
 template <class Convert>
 void to_16_bits(const float* x, std::int64_t n, std::byte* to, Convert convert) {
   const std::int64_t fours = aligned(x, 16) && aligned(to, 8) ? n / 4 : 0;
   map(fours, [=] __device__(std::int64_t i) {
     const float4 v = reinterpret_cast<const float4*>(x)[i];
-    const unsigned low = convert(v.x) | static_cast<unsigned>(convert(v.y)) << 16;
-    const unsigned high = convert(v.z) | static_cast<unsigned>(convert(v.w)) << 16;
+    const unsigned low = convert(v.x, 4 * i) | static_cast<unsigned>(convert(v.y, 4 * i + 1)) << 16;
+    const unsigned high = convert(v.z, 4 * i + 2) | static_cast<unsigned>(convert(v.w, 4 * i + 3)) << 16;
     reinterpret_cast<uint2*>(to)[i] = make_uint2(low, high);
   });
   map(n - 4 * fours, [=] __device__(std::int64_t j) {
     const std::int64_t i = 4 * fours + j;
-    put_word<std::uint16_t>(to + 2 * i, convert(x[i]));
+    put_word<std::uint16_t>(to + 2 * i, convert(x[i], i));
   });
 }
 template <class Convert>
@@ -57,28 +58,71 @@ void from_16_bits(const std::byte* from, std::int64_t n, float* x, Convert conve
   const std::int64_t fours = aligned(x, 16) && aligned(from, 8) ? n / 4 : 0;
   map(fours, [=] __device__(std::int64_t i) {
     const uint2 v = reinterpret_cast<const uint2*>(from)[i];
-    reinterpret_cast<float4*>(x)[i] =
-        make_float4(convert(static_cast<std::uint16_t>(v.x)), convert(static_cast<std::uint16_t>(v.x >> 16)),
-                    convert(static_cast<std::uint16_t>(v.y)), convert(static_cast<std::uint16_t>(v.y >> 16)));
+    reinterpret_cast<float4*>(x)[i] = make_float4(
+        convert(static_cast<std::uint16_t>(v.x), 4 * i), convert(static_cast<std::uint16_t>(v.x >> 16), 4 * i + 1),
+        convert(static_cast<std::uint16_t>(v.y), 4 * i + 2), convert(static_cast<std::uint16_t>(v.y >> 16), 4 * i + 3));
   });
   map(n - 4 * fours, [=] __device__(std::int64_t j) {
     const std::int64_t i = 4 * fours + j;
-    x[i] = convert(get_word<std::uint16_t>(from + 2 * i));
+    x[i] = convert(get_word<std::uint16_t>(from + 2 * i), i);
   });
 }
+constexpr std::int64_t kPiece = 8192;  // values whose largest magnitude a warp finds
+
+/// A warp takes a piece of a bucket.
+__global__ void __launch_bounds__(kBlock)
+    largest_kernel(const float* x, std::int64_t n, std::int64_t bucket, std::int64_t pieces, unsigned* largest) {
+  const std::int64_t task = (static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x) / 32;
+  const std::int64_t b = task / pieces, end = n < (b + 1) * bucket ? n : (b + 1) * bucket;
+  const std::int64_t begin = b * bucket + task % pieces * kPiece;
+  if (begin >= end) return;  // the whole warp
+  const std::int64_t stop = end < begin + kPiece ? end : begin + kPiece;
+  unsigned most = 0;
+  LACONIC_UNROLL(4)
+  for (std::int64_t i = begin + threadIdx.x % 32; i < stop; i += 32) {
+    const unsigned magnitude = bits_of(x[i]) & 0x7FFFFFFFu;
+    most = magnitude > most ? magnitude : most;
+  }
+  most = warp_reduce(most, Max{});
+  if (threadIdx.x % 32 == 0) atomicMax(largest + b, most);
+}
+
+/// The largest magnitude of every bucket, as its bits.
+void find_largest(const float* x, std::int64_t n, std::int64_t bucket, unsigned* largest) {
+  const std::int64_t buckets = (n + bucket - 1) / bucket, pieces = (bucket + kPiece - 1) / kPiece;
+  check(cudaMemsetAsync(largest, 0, static_cast<std::size_t>(buckets) * sizeof(unsigned), stream()), "clearing");
+  launch(largest_kernel, static_cast<unsigned>((32 * buckets * pieces + kBlock - 1) / kBlock), kBlock, x, n, bucket,
+         pieces, largest);
+}
+
+constexpr auto kHalves = static_cast<std::int64_t>(kHalvesOfAnExponent);
+
 }  // namespace
 
-void to_fp16(const float* x, std::size_t n, std::byte* to) {
-  to_16_bits(x, size(n), to, [] __device__(float v) { return fp16_of(v); });
+void to_fp16(const float* x, std::size_t count, std::byte* to) {
+  const std::int64_t n = size(count), exponents = (n + kHalves - 1) / kHalves;
+  Temporary<unsigned> largest_of(static_cast<std::size_t>(exponents));
+  unsigned* const largest = largest_of.data();
+  find_largest(x, n, kHalves, largest);
+  map(exponents, [=] __device__(std::int64_t b) { to[2 * n + b] = static_cast<std::byte>(half_exponent(largest[b])); });
+  to_16_bits(x, n, to, [=] __device__(float v, std::int64_t i) {
+    const int exponent = half_exponent(largest[i / kHalves]);
+    return fp16_of(exponent == 0 ? v : power_of_two(-exponent) * v);
+  });
 }
-void from_fp16(const std::byte* from, std::size_t n, float* x) {
-  from_16_bits(from, size(n), x, [] __device__(std::uint16_t h) { return float_of(h); });
+void from_fp16(const std::byte* from, std::size_t count, float* x) {
+  const std::int64_t n = size(count);
+  from_16_bits(from, n, x, [=] __device__(std::uint16_t h, std::int64_t i) {
+    const auto exponent = static_cast<std::int8_t>(from[2 * n + i / kHalves]);
+    return exponent == 0 ? float_of(h) : power_of_two(exponent) * float_of(h);
+  });
 }
 
 void to_upper_bits(const float* x, std::size_t n, unsigned cut, bool rounds, std::byte* to) {
-  if (rounds) return to_16_bits(x, size(n), to, [] __device__(float v) { return bf16_of(bits_of(v)); });
+  if (rounds) return to_16_bits(x, size(n), to, [] __device__(float v, std::int64_t) { return bf16_of(bits_of(v)); });
   if (cut == 16)
-    return to_16_bits(x, size(n), to, [] __device__(float v) { return static_cast<std::uint16_t>(bits_of(v) >> 16); });
+    return to_16_bits(x, size(n), to,
+                      [] __device__(float v, std::int64_t) { return static_cast<std::uint16_t>(bits_of(v) >> 16); });
   const unsigned width = 32 - cut;
   const std::int64_t whole = 16 * width, all = size(n);
   const Divisor by_whole(whole);
@@ -94,7 +138,7 @@ void to_upper_bits(const float* x, std::size_t n, unsigned cut, bool rounds, std
 void from_upper_bits(const std::byte* from, std::size_t n, unsigned cut, float* x) {
   if (cut == 16)
     return from_16_bits(from, size(n), x,
-                        [] __device__(std::uint16_t h) { return __uint_as_float(unsigned{h} << 16); });
+                        [] __device__(std::uint16_t h, std::int64_t) { return __uint_as_float(unsigned{h} << 16); });
   const unsigned width = 32 - cut;
   map(size(n), [=] __device__(std::int64_t i) {
     const unsigned number = packed_number(from + i / kPacked * (16 * width), static_cast<unsigned>(i % kPacked), width);
@@ -168,26 +212,7 @@ void from_onebit(const std::byte* from, std::size_t n, std::size_t bucket_size, 
 
 namespace {
 
-constexpr std::int64_t kPiece = 8192;  // values whose largest magnitude a warp finds
 constexpr float kLeastScale = 0x1p-100f;
-
-/// A warp takes a piece of a bucket.
-__global__ void __launch_bounds__(kBlock)
-    largest_kernel(const float* x, std::int64_t n, std::int64_t bucket, std::int64_t pieces, unsigned* largest) {
-  const std::int64_t task = (static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x) / 32;
-  const std::int64_t b = task / pieces, end = n < (b + 1) * bucket ? n : (b + 1) * bucket;
-  const std::int64_t begin = b * bucket + task % pieces * kPiece;
-  if (begin >= end) return;  // the whole warp
-  const std::int64_t stop = end < begin + kPiece ? end : begin + kPiece;
-  unsigned most = 0;
-  LACONIC_UNROLL(4)
-  for (std::int64_t i = begin + threadIdx.x % 32; i < stop; i += 32) {
-    const unsigned magnitude = bits_of(x[i]) & 0x7FFFFFFFu;
-    most = magnitude > most ? magnitude : most;
-  }
-  most = warp_reduce(most, Max{});
-  if (threadIdx.x % 32 == 0) atomicMax(largest + b, most);
-}
 
 /// How n values are cut into buckets, and those into blocks of numbers that are packed together.
 struct Buckets {
@@ -228,14 +253,12 @@ std::int64_t count_of(const Buckets& all) { return (all.n + all.bucket - 1) / al
 
 /// The scale of every bucket.
 void find_scales(const float* x, const Buckets& all, float clip, float* scales) {
-  const std::int64_t buckets = count_of(all), pieces = (all.bucket + kPiece - 1) / kPiece;
+  const std::int64_t buckets = count_of(all);
   Temporary<unsigned> largest_of(static_cast<std::size_t>(buckets));
   Temporary<double> moments_of(2);
   unsigned* const largest = largest_of.data();
   double* const moments = moments_of.data();
-  check(cudaMemsetAsync(largest, 0, static_cast<std::size_t>(buckets) * sizeof(unsigned), stream()), "clearing");
-  launch(largest_kernel, static_cast<unsigned>((32 * buckets * pieces + kBlock - 1) / kBlock), kBlock, x, all.n,
-         all.bucket, pieces, largest);
+  find_largest(x, all.n, all.bucket, largest);
   const auto moment = [=] __device__(std::int64_t i, bool second) {
     const auto v = static_cast<double>(x[i]);
     return second ? v * v : v;

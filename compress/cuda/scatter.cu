@@ -80,10 +80,10 @@ void mean_of(const float* values, std::size_t count, float* mean) {
   map(1, [=] __device__(std::int64_t) { *mean = of > 0 ? static_cast<float>(*there / of) : 0.0f; });
 }
 
-void put_step_by(float* value, float* before, float* delta, std::size_t n) {
+void put_step_by(float* value, float* before, float* delta, std::size_t n, float weight) {
   map(size(n), [=] __device__(std::int64_t i) {
     const float now = value[i], then = before[i];
-    delta[i] += now - then;
+    delta[i] += weight * (now - then);
     value[i] = then;
     before[i] = now;
   });

@@ -35,6 +35,6 @@ void accumulate_layer(const float* gradient, float* accumulated, std::size_t n, 
 void mean_of(const float* values, std::size_t count, float* mean);
 
 /// compress/slim.h, put_step_by
-void put_step_by(float* value, float* before, float* delta, std::size_t n);
+void put_step_by(float* value, float* before, float* delta, std::size_t n, float weight);
 
 }  // namespace laconic::compress::cuda

@@ -1,6 +1,7 @@
 #include "dist/collective/hop.h"
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "core/stream.h"
@@ -42,6 +43,7 @@ void Hop::encode(Slice<float> x, int hop, int rank, bool alike, bool settle) {
   plain_ = x;
   if (hops_.codec == nullptr) return;
   const compress::Key key = key_of(hop, rank);
+  compress::require_sendable(*hops_.codec, x, key);
   out_.clear();
   if (hops_.lost.empty() || alike)
     return settle ? hops_.codec->encode_and_decode(x, key, out_, x) : hops_.codec->encode(x, key, out_);
@@ -85,7 +87,7 @@ Task<> Hop::swap_add(int to, int from, Slice<float> x) {
 }
 
 Task<> Hop::swap_add_load(int to, int from, Slice<float> x, int hop, int rank) {
-  if (!hops_.lost.empty()) {  // the sum itself is needed, to see what encoding leaves of it
+  if (!hops_.lost.empty() || hops_.codec->largest() < std::numeric_limits<float>::max()) {  // the sum is looked at
     co_await swap_add(to, from, x);
     load(x, hop, rank);
     co_return;

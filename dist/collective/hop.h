@@ -30,7 +30,8 @@ double wire_bytes(const compress::Codec* codec, double bytes, int blocks);
 ///     co_await hop.swap(right, left, y);      send it, and y becomes what came
 ///     hop.forward(y);                         next time send what came, the same bytes: never encoded twice
 ///
-/// Throws CommError if what comes is no payload of that many elements.
+/// Throws CommError if what comes is no payload of that many elements, and OutOfRange where the codec cannot send a
+/// value.
 class Hop {
  public:
   /// `most_elements`: of the longest block. Without a codec it takes no memory.

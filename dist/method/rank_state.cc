@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace laconic::dist {
 namespace {
@@ -14,9 +15,11 @@ std::string join_key(const std::string& name) { return name + ":join"; }
 
 }  // namespace
 
-void RankState::set(const std::string& name, Tensor tensor, Join join) {
+void RankState::set(const std::string& name, Tensor tensor, Join join, double weight) {
   StateDict::set(name, std::move(tensor));
-  set_text(join_key(name), kJoins[static_cast<std::size_t>(join)]);
+  std::string text = kJoins[static_cast<std::size_t>(join)];
+  if (join == Join::mean && weight != 1) text += " *" + number_text(weight);
+  set_text(join_key(name), text);
 }
 
 void RankState::set_of(Holders holders, const std::string& name, Tensor tensor, Join join) {
@@ -52,6 +55,13 @@ Joined joined_from(const StateDict& state, const std::string& name) {
   bool known = false;
   for (std::size_t i = 0; i < kJoins.size(); ++i)
     if (word == kJoins[i]) joined.join = static_cast<Join>(i), known = true;
+  if (in >> std::ws; known && in.peek() == '*') {
+    in.ignore();
+    in >> word;
+    const auto weight = number_from<double>(word);
+    known = weight && *weight >= 0;
+    joined.weight = weight.value_or(1);
+  }
   RankState::Range range;
   for (char plus = 0; known && in >> range.first >> plus >> range.second;) {
     known = plus == '+' && range.first >= 0 && range.second >= 0;

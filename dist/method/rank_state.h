@@ -14,7 +14,8 @@ namespace laconic::dist {
 enum class Join : std::uint8_t {
   sum,    ///< the sum over workers is what counts: it is formed in double and shared out evenly, the last rounding to
           ///< the first of them, so that the sum changes by at most one rounding of a float
-  mean,   ///< the mean over workers is what counts: it is formed in double, and all go on with it
+  mean,   ///< the mean over workers is what counts, in which each may weigh otherwise: it is formed in double, and all
+          ///< go on with it
   equal,  ///< all hold the same, and go on with it
   own,    ///< each its own: worker k goes on with that of worker k mod p, of p workers; where there is none, it begins
           ///< anew
@@ -34,7 +35,8 @@ class RankState : public StateDict {
   /// all : the workers, and which of them this one is
   explicit RankState(Holders all) : all_(all) {}
 
-  void set(const std::string& name, Tensor tensor, Join join);
+  /// weight : of this worker's in a mean, as dist::weight_of gives it
+  void set(const std::string& name, Tensor tensor, Join join, double weight = 1);
   /// A sum or mean of which not all workers hold a share.
   void set_of(Holders holders, const std::string& name, Tensor tensor, Join join);
   /// Joined so in these elements, [offset, offset + count); elsewhere equal. Ascending; none: Join::equal
@@ -72,6 +74,7 @@ class RankState : public StateDict {
 struct Joined {
   Join join = Join::anew;
   std::vector<RankState::Range> ranges{};  ///< of a sum or mean; empty: everywhere
+  double weight = 1;                       ///< of this file's in a mean
 };
 /// throws DataError if it says nothing of that tensor, or nothing that is known
 Joined joined_from(const StateDict& state, const std::string& name);

@@ -1,6 +1,7 @@
 #include "dist/planner/calibration.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,8 +12,8 @@
 
 #include "compress/codecs.h"
 #include "core/clock.h"
+#include "core/cores.h"
 #include "core/json.h"
-#include "core/processor.h"
 #include "core/random.h"
 #include "core/raw.h"
 #include "dist/collective/meeting.h"
@@ -41,7 +42,10 @@ void to_json(nlohmann::json& j, const Calibration& c) {
        {"bytes_per_second", c.bytes_per_second},
        {"latency_seconds", c.latency_seconds},
        {"work", c.work},
-       {"codecs", c.codecs}};
+       {"codecs", c.codecs},
+       {"threads_per_core", c.threads_per_core}};
+  if (const WorkCosts& w = c.work; w.per_gathered_element > 0)
+    j["choosing"] = ResidualSpeed{w.per_gathered_element, w.per_selected_element, w.per_scattered_element};
   if (c.one_way_bytes_per_second > 0) j["one_way_bytes_per_second"] = c.one_way_bytes_per_second;
   if (!c.sizes.empty()) j["sizes"] = c.sizes;
 }
@@ -50,6 +54,12 @@ void from_json(const nlohmann::json& j, Calibration& c) {
   c.workers = whole_in<int>(j.at("workers")), j.at("bytes_per_second").get_to(c.bytes_per_second);
   j.at("latency_seconds").get_to(c.latency_seconds), j.at("work").get_to(c.work), j.at("codecs").get_to(c.codecs);
   c.one_way_bytes_per_second = j.value("one_way_bytes_per_second", 0.0);
+  c.threads_per_core = j.value("threads_per_core", 1.0);
+  if (j.contains("choosing")) {
+    const auto choosing = j.at("choosing").get<ResidualSpeed>();
+    c.work.per_gathered_element = choosing.gather, c.work.per_selected_element = choosing.select;
+    c.work.per_scattered_element = choosing.scatter;
+  }
   if (j.contains("sizes")) j.at("sizes").get_to(c.sizes);
 }
 
@@ -129,13 +139,6 @@ Task<> stream(Communicator& comm, StreamSize size, Part part, Slice<std::byte> o
     receive_next();
   }
   for (const Transfer& each : sending) co_await each;
-}
-
-/// What is the same in all processes of one machine, containers and network namespaces included.
-std::string machine_id() {
-  std::string id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
-  return id;
 }
 
 /// CPU seconds that a byte takes to be sent, and as many to be taken: what larger messages cost more than small ones.
@@ -296,6 +299,7 @@ VirtualNetwork Calibration::network(const std::string& codec) const {
   n.links.all.latency = LinkDuration(std::llround(1e9 * std::max(0.0, latency_seconds - 2 * work.per_message)));
   if (const auto found = codecs.find(codec); found != codecs.end())
     n.work.per_encoded_element = found->second.encode, n.work.per_decoded_element = found->second.decode;
+  n.work.stretch(threads_per_core);
   return n;
 }
 
@@ -309,7 +313,8 @@ std::vector<Calibration> calibrate(const Worker& worker, const CalibrationOption
   Calibration mine{.workers = worker.size};
   if (worker.size > 1) measure_network(worker, options.one_way, mine);
   // They measure at the same time: they share memory, and perhaps cores.
-  const std::string id = concat(machine_id(), " ");
+  const Cores cores = cores_of_process();
+  const std::string id = concat(machine_id(), " ", to_text(cores), " ");
   const std::vector<std::string> places = texts_of_all(worker, "calibration of machines", concat(id, options.threads));
   mine.work.per_added_byte = measure_sums().per_added_byte;
   for (const std::string& codec : options.codecs) mine.codecs[codec] = measure_codec(codec);
@@ -321,12 +326,22 @@ std::vector<Calibration> calibrate(const Worker& worker, const CalibrationOption
   int computing = 0, neighbours = 0;
   for (const std::string& place : places)
     if (place.rfind(id, 0) == 0) ++neighbours, computing += std::atoi(place.c_str() + id.size());
-  const double left = std::max(0, cpu::available_cores() - computing);
+  const double usable = cores.usable(), left = std::max(0.0, usable - computing);
+  mine.threads_per_core = std::max(1.0, computing / usable);
   mine.work.taken_from_computing = std::max(0.0, 1 - left / std::max(1, neighbours));
   std::vector<Calibration> all;
   for (const std::string& text : texts_of_all(worker, "calibration", to_json(mine)))
     all.push_back(calibration_from(text, "what a rank has measured"));
   return all;
+}
+
+std::string machine_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  if (!id.empty()) return id;
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
 }
 
 std::string to_json(const Calibration& figures) { return nlohmann::json(figures).dump(); }
@@ -347,9 +362,11 @@ Calibration calibration_from(const std::string& json, const std::string& source)
   require_figure("bytes_per_second", c.bytes_per_second, c.workers > 1 ? 1 : 0, 1e15);
   require_figure("one_way_bytes_per_second", c.one_way_bytes_per_second, 0, 1e15);
   require_figure("latency_seconds", c.latency_seconds, 0, kMostSeconds);
+  require_figure("threads_per_core", c.threads_per_core, 1, 1e6);
   require_figure("taken_from_computing", c.work.taken_from_computing, 0, 1);
   for (const double cost : {c.work.per_added_byte, c.work.per_encoded_element, c.work.per_decoded_element,
-                            c.work.per_message, c.work.per_byte})
+                            c.work.per_message, c.work.per_byte, c.work.per_gathered_element,
+                            c.work.per_selected_element, c.work.per_scattered_element})
     require_figure("a cost of work", cost, 0, kMostSeconds);
   const auto require_codecs = [&](const std::map<std::string, CodecSpeed>& codecs) {
     for (const auto& [name, speed] : codecs)
@@ -382,6 +399,7 @@ Calibration slowest(const std::vector<Calibration>& ranks) {
     worst.bytes_per_second = std::min(worst.bytes_per_second, c.bytes_per_second);
     worst.one_way_bytes_per_second = std::min(worst.one_way_bytes_per_second, c.one_way_bytes_per_second);
     worst.latency_seconds = std::max(worst.latency_seconds, c.latency_seconds);
+    worst.threads_per_core = std::max(worst.threads_per_core, c.threads_per_core);
     for (double WorkCosts::*cost :
          {&WorkCosts::per_added_byte, &WorkCosts::per_message, &WorkCosts::per_byte, &WorkCosts::taken_from_computing})
       worst.work.*cost = std::max(worst.work.*cost, c.work.*cost);

@@ -36,11 +36,12 @@ struct Calibration {
   double bytes_per_second = 0;          ///< through a rank's port, while as much comes the other way
   double one_way_bytes_per_second = 0;  ///< while nothing does; 0: not measured
   double latency_seconds = 0;           ///< of a small message, from one rank's thread to the next one's, work included
-  WorkCosts work{};                     ///< without a codec
+  double threads_per_core = 1;          ///< that compute on a rank's machine, where they are more than its cores
+  WorkCosts work{};                     ///< of a thread that has a core to itself, without a codec
   std::map<std::string, CodecSpeed> codecs{};  ///< those that were asked for, by name
   std::vector<SpeedAtSize> sizes{};            ///< likewise
 
-  /// The network with these figures, with the work of this codec.
+  /// The network with these figures, with the work of this codec. All work takes as much longer as threads share cores.
   VirtualNetwork network(const std::string& codec) const;
   /// "4 workers, 941 Mbit/s, a latency of 112 us, adding 9.1 GB/s"
   std::string to_string() const;
@@ -70,6 +71,9 @@ struct CalibrationOptions {
 ///   cost     11 round trips, and streams of about 0.4 s in all (stream_rate.h), two of 512 KiB at least: they take
 ///            longer below 20 Mbit/s. 0.3 s for each direction alone; some 0.1 s for each codec, and size
 std::vector<Calibration> calibrate(const Worker& worker, const CalibrationOptions& options);
+
+/// What is the same in all processes of one machine, containers and network namespaces included, and nowhere else.
+std::string machine_id();
 
 /// One object with these figures, and back.
 /// throws DataError, which names `source`, if the text is none, or a figure is none that a machine can have

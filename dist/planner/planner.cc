@@ -503,6 +503,13 @@ double predict_step(const PlanningFacts& facts, const Plan& plan) {
   return Schedule(timings, plan).mean_step();
 }
 
+double simulate_plan(const PlanningFacts& facts, const Plan& plan) {
+  Timings timings(facts);
+  const Schedule schedule(timings, plan);
+  const auto step = simulated(facts, plan);
+  return step ? schedule.mean_step(step->seconds, step->compute_seconds) : schedule.mean_step();
+}
+
 Planned make_best_plan(const PlanningFacts& facts) {
   const auto begin = Clock::now();
   Search search(facts);
@@ -519,9 +526,7 @@ Planned make_best_plan(const PlanningFacts& facts) {
   best.push_back(usual);
   const double search_ms = 1e3 * seconds_since(begin);
   const int predictions = search.predictions();
-  for (Option& o : best)
-    if (const auto step = simulated(facts, o.plan))
-      o.seconds = search.schedule(o.plan).mean_step(step->seconds, step->compute_seconds);
+  for (Option& o : best) o.seconds = simulate_plan(facts, o.plan);
   std::stable_sort(best.begin(), best.end(), faster);
   // What is as fast as the usual plan is not worth another one.
   const auto the_usual =

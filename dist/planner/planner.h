@@ -65,6 +65,10 @@ struct Planned {
 /// throws DataError if the times are of another model, Error if the plan's method is not allowed
 double predict_step(const PlanningFacts& facts, const Plan& plan);
 
+/// Seconds of a step with this plan, as make_best_plan() compares the best: by the real collectives, unless the group is
+/// too large for that.   throws as predict_step()
+double simulate_plan(const PlanningFacts& facts, const Plan& plan);
+
 /// Chooses a plan for `sync` allreduce: sizes of buckets and of chunks, an allreduce for each bucket, and a codec among
 /// those that are allowed; or one for a method of allowed.methods, which then takes the place of allreduce
 /// (Plan::sync). Candidates are compared as predict_step() predicts; the best few of them are then simulated with the

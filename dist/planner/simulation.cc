@@ -64,7 +64,7 @@ void serve(const Method& method, const SimulatedTraining& training, VirtualEngin
   ServerControl control(engine, workers);
   const int first_slot = engine.reserve_slots(buckets + 1);
   Rounds rounds(engine, *server, first_slot, first_slot + buckets);
-  for (Command command = control.next(true); command.kind != Command::Kind::end; command = control.next(true))
+  for (Command command = control.next(); command.kind != Command::Kind::end; command = control.next())
     rounds.begin({.step = command.step, .lr = command.lr, .gradient_scale = command.scale});
   rounds.wait();
 }

@@ -25,14 +25,14 @@ void ServerControl::tell(const Command& command) {
                   }});
 }
 
-Command ServerControl::next(bool patiently) {
+Command ServerControl::next() {
   Command command;
   const Slice<std::byte> bytes = Slice<Command>(&command, 1).bytes();
   const Ticket ticket = engine_.submit({.name = "waiting to be told what to do",
                                         .slot = slot_,
                                         .priority = 1 << 30,
                                         .body = [bytes](Communicator& comm) { return recv_exactly(comm, 0, bytes); }});
-  engine_.wait(ticket, patiently);
+  engine_.wait(ticket);
   require<CommError>(command.kind <= Command::Kind::end,
                      "server: rank 0 sends a command that this version does not know (",
                      static_cast<std::uint32_t>(command.kind), "). Start all ranks with the same program.");

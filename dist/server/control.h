@@ -16,7 +16,7 @@ struct Command {
     figures,  ///< all of that step was handed over: join the sum of its figures
     show,     ///< send all of every bucket to all workers
     audit,    ///< send a checksum of what is held
-    rest,     ///< nothing follows for as long as it may take (an evaluation)
+    rest,     ///< an evaluation follows: what travels meanwhile belongs to no step
     save,     ///< begin to write a part of the checkpoint of this step
     saved,    ///< wait until that counts
     total,    ///< join the sum of all bytes
@@ -36,8 +36,7 @@ class ServerControl {
 
   /// To all servers, at once, if this is rank 0; nothing after the command to leave. Does not wait.
   void tell(const Command& command);
-  /// A server: the next one. `patiently`: without a time-out, where rank 0 may rightly be silent for long.
-  Command next(bool patiently);
+  Command next();  ///< a server's
 
  private:
   Engine& engine_;

@@ -68,6 +68,7 @@ Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<cons
       const std::size_t begin = payload.size();
       compress::Key key = leg.key;
       key.hop += static_cast<std::uint32_t>(i);
+      compress::require_sendable(*leg.codec, piece(x, i), key);
       if (leg.decoded.empty())
         leg.codec->encode(piece(x, i), key, payload);
       else

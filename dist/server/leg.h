@@ -55,7 +55,8 @@ struct Legs {
   }
 };
 
-/// x to each of these ranks: encoded once, so that all of them read the same.
+/// x to each of these ranks: encoded once, so that all of them read the same. Throws OutOfRange where the codec cannot
+/// send a value.
 Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<const float> x, Leg leg);
 
 /// Receives what a rank sends by send_floats. throws CommError if something else comes

@@ -76,7 +76,8 @@ Share BlockLanguageModelling::share(std::int64_t epoch, std::int64_t batch) cons
   // Blocks are what dropout counts, as a language model of streams counts those.
   return {.samples = o_.batch * o_.block,
           .global_samples = all * o_.block,
-          .first_sample = (before + batch) * all + rank_ * o_.batch};
+          .first_sample = (before + batch) * all + rank_ * o_.batch,
+          .each = o_.batch * o_.block};
 }
 
 void BlockLanguageModelling::start(std::int64_t epoch, std::int64_t batch) {

@@ -190,7 +190,7 @@ void CheckpointStore::claim(int rank, const std::string& training, bool overwrit
   const AtomicFile probe(weights_path());
   if (rank != 0) return;
   lock();
-  if (!overwrite) refuse_foreign();
+  if (!overwrite) refuse_to_replace();
 }
 
 /// Two runs may make the record at once, and one of them may remove it: what counts is the file that has the name.
@@ -214,7 +214,7 @@ void CheckpointStore::lock() {
            opened.st_ino != named.st_ino);
 }
 
-void CheckpointStore::refuse_foreign() const {
+void CheckpointStore::refuse_to_replace() const {
   std::string theirs;
   if (const auto record = text_of_file(record_path())) {
     const auto j = json_or_discarded(*record);
@@ -236,6 +236,16 @@ void CheckpointStore::refuse_foreign() const {
   if (const auto other = other_training(theirs, training_))
     throw UsageError(concat(directory_, " is of another training, with ", other->first, " where this one has ",
                             other->second, " (`save`): choose another folder, or add `overwrite`"));
+  require_nothing_saved(directory_);
+}
+
+void CheckpointStore::require_nothing_saved(const std::string& directory) {
+  const auto found = all_in(directory);
+  require<UsageError>(found.empty(), directory, " holds ", found.empty() ? "" : fs::path(found[0]).filename().string(),
+                      " (`save`): add `resume` to go on from there, or `overwrite` to begin anew");
+  std::error_code error;
+  require<UsageError>(!fs::exists(directory + "/weights.safetensors", error), directory,
+                      " holds weights of a training (`save`): choose another folder, or add `overwrite`");
 }
 
 CheckpointStore::Sign::Sign(const CheckpointStore& store, const std::string& name) : path_(store.sign_path(name)) {
@@ -299,6 +309,7 @@ void CheckpointStore::complete(const Manifest& m, int keep) const {
     j["position"] = {{"epoch", m.position->epoch}, {"trained", nlohmann::json::array()}};
     for (const Trained& t : m.position->trained) j["position"]["trained"].push_back({t.workers, t.batches});
   }
+  if (m.first_steps_per_epoch) j["first_steps_per_epoch"] = *m.first_steps_per_epoch;
   j["checksum"] = checksum_of(j);
   AtomicFile file(folder(m.step) + kManifest);
   file.write(j.dump(2) + "\n");
@@ -396,8 +407,12 @@ Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
       require<DataError>(sensible, "resume: ", path,
                          " tells a place in the data that cannot be. Use an older checkpoint.");
     }
+    if (j.contains("first_steps_per_epoch"))
+      m.first_steps_per_epoch = whole_in<std::int64_t>(j.at("first_steps_per_epoch"));
     require<DataError>(m.step >= 0 && m.workers >= 1, "resume: ", path, " holds step ", m.step, " of ", m.workers,
                        " workers.");
+    require<DataError>(m.first_steps_per_epoch.value_or(1) >= 1, "resume: ", path, " tells of epochs of ",
+                       m.first_steps_per_epoch.value_or(1), " steps. Use an older checkpoint.");
     return m;
   } catch (const nlohmann::json::exception& e) {
     throw DataError(concat("resume: ", path, " is damaged (", e.what(), "). Use an older checkpoint."));

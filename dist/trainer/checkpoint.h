@@ -37,6 +37,8 @@ struct Manifest {
   std::string plan{};             ///< what travels how (JSON); a resumed run uses it again
   /// Where in the data it is. Nothing: written by an earlier version; the step tells it for as many workers.
   std::optional<DataPosition> position{};
+  /// Updates of an epoch with as many workers as the training began with. Nothing: written by an earlier version.
+  std::optional<std::int64_t> first_steps_per_epoch{};
   std::string run{};              ///< a number drawn when the training began, which resumed runs keep
   std::vector<FileSum> ranks{};   ///< of each rank's file, servers' last; empty: written before there were checksums
   FileSum weights{};              ///< of weights.safetensors as it was when this was the newest checkpoint
@@ -59,9 +61,12 @@ class CheckpointStore {
 
   /// Makes sure that `rank` can write here: makes the directory, and on rank 0 keeps other runs out while this object
   /// lives (flock). Nothing stays behind unless begin() follows.
-  /// throws UsageError  another run saves here now; or what is here is of another training, and not `overwrite`
+  /// throws UsageError  another run saves here now; or, unless `overwrite`, what is here is of another training, or
+  ///                    something is saved here
   ///        DataError   the directory cannot be made, or written to
   void claim(int rank, const std::string& fingerprint, bool overwrite);
+  /// throws UsageError  a training that began there would replace a checkpoint, or weights
+  static void require_nothing_saved(const std::string& directory);
   /// From now on this is the folder of the training that has claimed it. On rank 0.
   void begin();
 
@@ -104,7 +109,7 @@ class CheckpointStore {
   std::string sign_path(const std::string& name) const { return directory_ + "/sign-" + name; }
   std::string record_path() const { return directory_ + "/run.json"; }
   void lock();
-  void refuse_foreign() const;
+  void refuse_to_replace() const;
   static void remove(const std::string& checkpoint);
 
   std::string directory_;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <random>
 
 #include "dist/collective/meeting.h"
@@ -21,12 +22,17 @@ void step_aside() {
   ::setpriority(PRIO_PROCESS, self, ::getpriority(PRIO_PROCESS, self) + 10);
 }
 
+/// This rank reads or writes there.
+class BusyAt : public dist::Busy {
+ public:
+  BusyAt(const char* does, const std::string& path) : Busy(With::files, does, [path] { return path; }) {}
+};
+
 }  // namespace
 
 std::vector<std::string> meet(dist::Engine& engine, const std::string& what, const std::string& mine) {
   std::vector<std::string> all;
-  engine.run(
-      what, [&](dist::Communicator& comm) { return dist::allgather_blobs(comm, mine, all); }, kCpu, true);
+  engine.run(what, [&](dist::Communicator& comm) { return dist::allgather_blobs(comm, mine, all); });
   return all;
 }
 
@@ -34,6 +40,7 @@ Checkpointing::Checkpointing(dist::Worker& worker, const TrainerOptions& options
   std::random_device device;
   run_ = fmt::format("{:08x}{:08x}", device(), device());  // no other training has these digits
   if (o_.resume.empty()) return;
+  const BusyAt busy("looks for a checkpoint", o_.resume);
   const std::string kWhole = "whole: ", kNone = "none";
   std::string newest;  // what is wrong with it
   const std::vector<std::string> found = CheckpointStore::all_in(o_.resume);
@@ -110,17 +117,28 @@ void Checkpointing::require_same_training(const std::string& fingerprint, const 
                line(m.fingerprint, "precision"), line(fingerprint, "precision"));
 }
 
+/// Whether the checkpoint that is resumed lies there, however the folder is named.
+bool Checkpointing::goes_on_in(const std::string& directory) const {
+  std::error_code error;
+  return resumed_ && (o_.resume == directory ||
+                      std::filesystem::equivalent(std::filesystem::absolute(folder_).parent_path(), directory, error));
+}
+
+StateDict Checkpointing::state() const {
+  const BusyAt busy("reads a checkpoint", folder_);
+  return CheckpointStore::read_rank(folder_, worker_.rank);
+}
+
 /// Rank 0 first: it finds out whose folder it is. What is resumed from is compared by itself.
 void Checkpointing::claim(const std::string& fingerprint) {
   if (o_.save.empty()) return;
+  const BusyAt busy("looks at the folder to save to", o_.save);
   store_ = std::make_shared<CheckpointStore>(o_.save);
   if (worker_.serves()) {
     store_->claim(worker_.rank, "", false);  // can it write?
     return require_one_folder();
   }
-  const auto claim = [&] {
-    store_->claim(worker_.rank, fingerprint, o_.overwrite || (resumed_ && o_.resume == o_.save));
-  };
+  const auto claim = [&] { store_->claim(worker_.rank, fingerprint, o_.overwrite || goes_on_in(o_.save)); };
   if (worker_.rank == 0) claim();
   dist::check_fingerprint(worker_, concat("save=", o_.save));
   if (worker_.rank != 0) claim();
@@ -144,6 +162,7 @@ void Checkpointing::require_one_folder() {
 
 void Checkpointing::begin() {
   if (!store_) return;
+  const BusyAt busy("looks at the folder to save to", o_.save);
   if (worker_.rank == 0) store_->begin();
   flight_ = dist::FlightRecorder::open(store_->flight_folder(), worker_.rank, worker_.engine.size());
   worker_.engine.record(flight_);
@@ -151,6 +170,7 @@ void Checkpointing::begin() {
 
 void Checkpointing::begin_write(StateDict state, Manifest manifest, StateDict weights) {
   finish();
+  const BusyAt busy("writes a checkpoint", o_.save);
   store_->prepare(manifest.step);
   // An older one of this step no longer counts while its files are replaced.
   manifest.run = meet(worker_.engine, "meeting before a checkpoint", run_)[0];
@@ -205,6 +225,7 @@ void Checkpointing::complete(std::vector<FileSum> files) {
 
 void Checkpointing::finish() {
   if (!unfinished_) return;
+  const BusyAt busy("writes a checkpoint", o_.save);
   if (begun_) {
     std::vector<FileSum> files;
     for (const std::string& sum : meet(worker_.engine, "meeting in a checkpoint", await_sums().part.text()))

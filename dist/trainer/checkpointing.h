@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/busy.h"
 #include "dist/flight.h"
 #include "dist/trainer/checkpoint.h"
 #include "dist/world.h"
@@ -13,8 +14,8 @@ namespace laconic {
 
 struct TrainerOptions;
 
-/// Saving and resuming, as one rank, worker or server, takes part in it. All ranks call the same at once. Their
-/// meetings wait as long as all of them live, for a disk may be slow.
+/// Saving and resuming, as one rank, worker or server, takes part in it. All ranks call the same at once. A rank whose
+/// disk is slow is busy with it (dist/busy.h).
 ///
 /// A checkpoint is written while the training goes on: begin_write() starts a thread on each rank, written() says when
 /// that has come to its end, ranks tell each other with the figures of their steps, and count() makes it one that
@@ -32,13 +33,14 @@ class Checkpointing {
   /// It is of as many workers and servers: each rank goes on with its own file.
   bool same_ranks() const;
   const std::string& folder() const { return folder_; }  ///< of that
-  StateDict state() const { return CheckpointStore::read_rank(folder_, worker_.rank); }
+  StateDict state() const;
   /// Compares it with a run of this fingerprint on this processor; tells on rank 0 what may differ.
   /// throws DataError  it is of another training
   void require_same_training(const std::string& fingerprint, const std::string& processor) const;
 
   /// Makes sure that there is a place to save to, the same one for all ranks. fingerprint : of the training
-  /// throws UsageError  another run saves there, or ranks on other machines do not see it
+  /// throws UsageError  another run saves there, it holds what would be replaced, or ranks on other machines do not see
+  ///                    it
   void claim(const std::string& fingerprint);
   bool saves() const { return store_ != nullptr; }
   /// From now on the folder is this training's, and the last that happens on a rank is recorded there.
@@ -76,6 +78,7 @@ class Checkpointing {
   const Sums& await_sums();
   void complete(std::vector<FileSum> files);
   void require_one_folder();
+  bool goes_on_in(const std::string& directory) const;
 
   dist::Worker& worker_;
   const TrainerOptions& o_;
@@ -92,6 +95,9 @@ class Checkpointing {
 
 /// A state in memory of its own, which goes on to say what it says now.
 StateDict copy_of(const StateDict& state);
+
+/// What a rank does before its first step, for dist::Busy.
+inline constexpr const char* kPrepares = "prepares the training";
 
 /// Everybody's texts, by rank, servers included: a meeting of all ranks.
 std::vector<std::string> meet(dist::Engine& engine, const std::string& what, const std::string& mine);

@@ -28,11 +28,17 @@ struct Result {
 
 class Check {
  public:
-  Check(std::string name, Pairs settings)
+  Check(std::string name, Pairs settings, const CheckOptions& options)
       : name_(std::move(name)),
         settings_(std::move(settings)),
         data_(std::make_shared<const ImageDataset>(synthetic_mnist({240, 20}))),
-        is_(dist::method(name_, settings_)->traits()) {}
+        is_(dist::method(name_, settings_)->traits()),
+        lr_(options.lr),
+        steps_(options.steps > 0 ? options.steps : std::max<std::int64_t>(24, 12 * is_.every)) {
+    require<UsageError>(options.steps == 0 || options.steps >= 2 * kMean, "check_method compares the first ", kMean,
+                        " steps with the last ", kMean, ", and ", options.steps, " are too few: give at least ",
+                        2 * kMean);
+  }
 
   void all() {
     check_settings();
@@ -44,7 +50,7 @@ class Check {
   }
 
  private:
-  static constexpr std::int64_t kSteps = 24;
+  static constexpr std::int64_t kMean = 8;  // steps whose losses are looked at together
 
   void require_that(bool ok, const std::string& promise, int workers) const {
     require<Error>(ok, "method ", name_, ": ", promise, " (", workers, workers == 1 ? " worker)." : " workers).");
@@ -61,9 +67,10 @@ class Check {
     Result result;
     result.parameters.resize(static_cast<std::size_t>(workers));
     const std::shared_ptr<const dist::Method> method = dist::method(name_, settings_);
-    options.model_name = "conformance", options.seed = 3, options.lr = 0.05, options.epochs = 100;
-    if (*is_.optimizer != '\0')
-      options.optimizer.name = is_.optimizer, options.lr = optimizer_kind(is_.optimizer).lr.value_or(options.lr);
+    options.model_name = "conformance", options.seed = 3, options.epochs = 100;
+    std::optional<double> fits;
+    if (*is_.optimizer != '\0') options.optimizer.name = is_.optimizer, fits = optimizer_kind(is_.optimizer).lr;
+    options.lr = lr_.value_or(fits.value_or(0.05));
     dist::run_workers({.workers = workers, .servers = servers, .timeout_seconds = 60}, [&](dist::Worker& worker) {
       if (worker.serves()) return serve(worker, *method, options);
       auto model = sequential({{"flatten", make<Flatten>()},
@@ -91,20 +98,29 @@ class Check {
     return result;
   }
 
-  /// The mean of eight steps.
-  static double mean(const std::vector<double>& losses, std::size_t from) {
-    return std::accumulate(losses.begin() + static_cast<std::ptrdiff_t>(from),
-                           losses.begin() + static_cast<std::ptrdiff_t>(from + 8), 0.0) /
-           8;
+  static double first_mean(const std::vector<double>& losses) {
+    return std::accumulate(losses.begin(), losses.begin() + kMean, 0.0) / kMean;
+  }
+  static double last_mean(const std::vector<double>& losses) {
+    return std::accumulate(losses.end() - kMean, losses.end(), 0.0) / kMean;
+  }
+  void require_learning(double before, double after, const std::string& when, int workers) const {
+    const std::string exchanges = is_.every > 1 ? concat(" (", steps_ / is_.every, " exchanges)") : "";
+    require_that(
+        after < 0.98 * before,
+        concat("it does not learn", when, ": the mean loss of the first ", kMean, " steps is ", before,
+               ", that of the last ", kMean, " of ", steps_, exchanges, " is ", after, ", and was to be below ",
+               0.98 * before, ". Is another rate or number of steps needed (CheckOptions)?"),
+        workers);
   }
 
   void training(int workers, int servers) const {
     TrainerOptions options;
-    options.steps = kSteps;
+    options.steps = steps_;
     options.audit_every = 1;  // all workers hold the same bits, where the method promises that
     const Result first = train(workers, servers, options);
-    require_that(first.losses.size() == kSteps, "it made another number of steps", workers);
-    require_that(mean(first.losses, kSteps - 8) < 0.98 * mean(first.losses, 0), "it does not learn", workers);
+    require_that(first.losses.size() == static_cast<std::size_t>(steps_), "it made another number of steps", workers);
+    require_learning(first_mean(first.losses), last_mean(first.losses), "", workers);
     options.audit_every = 0;
     const Result second = train(workers, servers, options);
     require_that(second.parameters == first.parameters, "a second run gives other bits", workers);
@@ -124,9 +140,9 @@ class Check {
     const ScratchFolder folder("conformance");
     TrainerOptions part = options;
     part.save = folder.path();
-    part.steps = kSteps / 2 + 1;
+    part.steps = steps_ / 2 + 1;
     train(workers, servers, part);
-    part.steps = kSteps;
+    part.steps = steps_;
     part.resume = folder.path();
     require_that(train(workers, servers, part).parameters == first.parameters,
                  "a training that was stopped and resumed ends elsewhere", workers);
@@ -146,7 +162,7 @@ class Check {
       for (const auto& [name, tensor] : state) {
         if (name.starts_with("server/")) continue;
         if (is_.servers && name.starts_with("model/")) continue;  // workers begin with the servers' values
-        const auto [join, ranges] = dist::joined_from(state, name);
+        const auto [join, ranges, weight] = dist::joined_from(state, name);
         if (join == dist::Join::equal)
           require_that(tensor.bytes() == first.at(name).bytes() &&
                            std::memcmp(tensor.raw_data(), first.at(name).raw_data(), tensor.bytes()) == 0,
@@ -161,7 +177,7 @@ class Check {
             return at >= range.first && at < range.first + range.second;
           };
           if (ranges.empty() || std::any_of(ranges.begin(), ranges.end(), inside))
-            all[i] += double{values[i]} / (mean ? workers : 1);
+            all[i] += weight * double{values[i]} / (mean ? workers : 1);
         }
       }
     }
@@ -173,7 +189,7 @@ class Check {
     const ScratchFolder a("conformance"), b("conformance"), c("conformance"), d("conformance");
     const auto servers = [&](int k) { return is_.servers ? k : 0; };
     TrainerOptions options;
-    options.steps = kSteps / 2 + 1, options.audit_every = 1;
+    options.steps = steps_ / 2 + 1, options.audit_every = 1;
     options.save = a.path();
     const Result begun = train(4, servers(2), options);
     const auto resume = [&](int workers, int k, const std::string& from, const std::string& to, std::int64_t steps) {
@@ -191,10 +207,10 @@ class Check {
           require_that(std::abs(after.at(name)[i] - was[i]) <= 0x1p-23 * std::abs(was[i]) + 0x1p-126,
                        concat("element ", i, " of ", name, " was ", was[i], ", and is ", after.at(name)[i]), workers);
     }
-    resume(3, 2, c.path(), d.path(), kSteps - 4);
-    const Result ended = resume(4, 1, d.path(), "", kSteps + 8);
+    resume(3, 2, c.path(), d.path(), steps_ - 4);
+    const Result ended = resume(4, 1, d.path(), "", steps_ + 8);
     require_that(ended.losses.size() == 12, "it made another number of steps after others had begun", 4);
-    require_that(mean(ended.losses, 4) < 0.98 * mean(begun.losses, 0), "it does not learn after others have begun", 4);
+    require_learning(first_mean(begun.losses), last_mean(ended.losses), " after others have begun", 4);
   }
 
   void check_settings() const {
@@ -217,10 +233,14 @@ class Check {
   const Pairs settings_;
   const std::shared_ptr<const ImageDataset> data_;
   const dist::Method::Traits is_;
+  const std::optional<double> lr_;
+  const std::int64_t steps_;
 };
 
 }  // namespace
 
-void check_method(const std::string& method, const Pairs& settings) { Check(method, settings).all(); }
+void check_method(const std::string& method, const Pairs& settings, const CheckOptions& options) {
+  Check(method, settings, options).all();
+}
 
 }  // namespace laconic

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "compress/codecs.h"
 #include "core/precision.h"
@@ -51,13 +52,12 @@ std::string fingerprint(const dist::Method& method, const TrainerOptions& o, int
 
 std::string run_fingerprint(const TrainerOptions& o) {
   const auto given = [](bool yes) { return yes ? "given" : "not given"; };
-  return concat(
-      "\nsteps=", o.steps ? concat(*o.steps) : "by epochs", "\nepochs=", o.epochs, "\neval-every=", o.eval_every,
-      "\nsave=", given(!o.save.empty()), "\nkeep=", o.keep,
-      "\nsave-every=", o.save_every ? concat(o.save_every->count, o.save_every->in_steps ? "it" : "") : "the end",
-      "\nresume=", given(!o.resume.empty()), "\nreplan=", given(o.replan), "\naudit=", o.audit_every,
-      "\nledger=", o.ledger_every,
-      "\ntrace=", given(o.trace != nullptr), "\ndump-gradients=", given(!o.dump_gradients.empty()), o.told_alike);
+  return concat("\nsteps=", o.steps ? concat(*o.steps) : "by epochs", "\nepochs=", o.epochs,
+                "\neval-every=", o.eval_every, "\nsave=", given(!o.save.empty()), "\nkeep=", o.keep, "\nsave-every=",
+                o.save_every ? concat(o.save_every->count, o.save_every->in_steps ? "it" : "") : "the end",
+                "\nresume=", given(!o.resume.empty()), "\nreplan=", given(o.replan), "\naudit=", o.audit_every,
+                "\nledger=", o.ledger_every, "\ntrace=", given(o.trace != nullptr),
+                "\ndump-gradients=", given(!o.dump_gradients.empty()), o.told_alike);
 }
 
 std::string Trainer::fingerprint() const {
@@ -169,12 +169,17 @@ std::string Trainer::description() const {
   if (need.server > 0) memory += "\nmemory of a server: " + mib(need.server + (here == 1 ? taken : 0));
   const std::optional<double> sent =
       worker_.engine.size() == 1 ? 0.0 : method_->expected_bytes(plan_, arena_->parameters(), facts_);
+  std::string rates;
+  const std::int64_t last = last_step();
+  for (const std::int64_t step : std::set<std::int64_t>{1, std::min<std::int64_t>(100, last), last})
+    if (step >= 1) rates += fmt::format("{}{:.3g} in step {}", rates.empty() ? "" : ", ", rate_at(step), step);
   return fmt::format(
       "{}: {} parameters, {} worker{}, {} steps per epoch, {} steps\n"
+      "learning rate: {}\n"
       "{}\n"
       "bytes sent per worker and step: {}\n"
       "buffers that messages are copied into: {:.2f} MB\n{}",
-      o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(),
+      o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last, rates,
       memory,
       sent                             ? fmt::format("about {:.2f} MB", *sent / 1e6)
       : bytes_counted()                ? "as the gradients come"

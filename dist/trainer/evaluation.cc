@@ -18,18 +18,19 @@ KeptBuffers::KeptBuffers(const Module& model) {
   }
 }
 
-EvaluatedModel::EvaluatedModel(const dist::Worker& worker, const Module& model, dist::Strategy& strategy, bool joins)
+EvaluatedModel::EvaluatedModel(const dist::Worker& worker, const Module& model, dist::Strategy& strategy, bool joins,
+                               const SamplesSeen& samples)
     : strategy_(strategy) {
   strategy.show_joint_model();
   if (worker.size == 1 || !joins) return;
   own_.emplace(model);
   std::vector<Tensor> buffers;
   std::vector<double> sums;
+  const double weight = samples.weight(worker.size);
   for (const auto& [name, tensor] : model.named_buffers()) {
     if (tensor.dtype() != DType::f32) continue;
     buffers.push_back(tensor);
-    const std::vector<float> values = tensor.to_vector();
-    sums.insert(sums.end(), values.begin(), values.end());
+    for (const float value : tensor.to_vector()) sums.push_back(weight * double{value});
   }
   if (buffers.empty()) return;
   sum_over_workers(worker, "mean of running statistics", sums);
@@ -56,7 +57,7 @@ std::optional<EvalReport> Evaluation::measure(bool at_the_end, const Stop& stop,
   // No worker waits for another before all have ended, so each may leave its share when it hears of a stop.
   bool left = false;
   const Stop leaves = [&] { return left = left || (stop && stop()); };
-  const EvaluatedModel model(worker_, workload_.model(), strategy_, joins_);
+  const EvaluatedModel model(worker_, workload_.model(), strategy_, joins_, samples_);
   const std::optional<double> drift = strategy_.drift();
   EvalSums sums = at_the_end ? workload_.evaluate_at_the_end(leaves) : workload_.evaluate(leaves);
   std::vector<double> all{sums.samples,    sums.loss,        sums.wrong_top1,

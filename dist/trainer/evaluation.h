@@ -15,6 +15,15 @@ namespace laconic {
 /// Sums a few numbers over all workers. `what` is for errors.
 void sum_over_workers(const dist::Worker& worker, const char* what, std::vector<double>& x);
 
+/// The samples that one worker, and all of them, have trained on since their running statistics were the same: since
+/// the training began, or went on with another number of workers. The statistics of a worker are a mean over its own
+/// batches, so in the mean over workers they count by its samples; those of one without samples are still what all
+/// began with. Steps that were passed over (`on-nan` skip) have left nothing in statistics, and count nothing.
+struct SamplesSeen {
+  std::int64_t own = 0, all = 0;
+  double weight(int workers) const { return dist::weight_of(own, all, workers); }
+};
+
 /// Running statistics as they are now.
 class KeptBuffers {
  public:
@@ -28,11 +37,12 @@ class KeptBuffers {
 };
 
 /// While it lives, the model is what is evaluated and saved: where workers hold different parameters, the joint model;
-/// with running statistics that are the mean over workers. Where nothing is joined it is the worker's own. All workers
-/// make one at once, after a flush.
+/// with running statistics that are the mean over workers, weighed by samples. Where nothing is joined it is the
+/// worker's own. All workers make one at once, after a flush.
 class EvaluatedModel {
  public:
-  EvaluatedModel(const dist::Worker& worker, const Module& model, dist::Strategy& strategy, bool joins);
+  EvaluatedModel(const dist::Worker& worker, const Module& model, dist::Strategy& strategy, bool joins,
+                 const SamplesSeen& samples);
   /// throws where the model cannot be put back, unless an error is on its way already
   ~EvaluatedModel() noexcept(false);
   EvaluatedModel(const EvaluatedModel&) = delete;
@@ -52,8 +62,9 @@ class Evaluation {
  public:
   /// What is a reference outlives this.
   ///   joins : workers join what they learn
-  Evaluation(const dist::Worker& worker, Workload& workload, dist::Strategy& strategy, bool joins)
-      : worker_(worker), workload_(workload), strategy_(strategy), joins_(joins) {}
+  Evaluation(const dist::Worker& worker, Workload& workload, dist::Strategy& strategy, bool joins,
+             const SamplesSeen& samples)
+      : worker_(worker), workload_(workload), strategy_(strategy), joins_(joins), samples_(samples) {}
 
   /// Returns loss, errors or perplexity, and drift; nothing, on all workers, if a worker left its share for a stop. All
   /// workers call it at once, after a flush.
@@ -70,6 +81,7 @@ class Evaluation {
   Workload& workload_;
   dist::Strategy& strategy_;
   const bool joins_;
+  const SamplesSeen& samples_;
   bool stop_ = false;
 };
 

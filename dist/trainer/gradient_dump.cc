@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "core/host_copy.h"
+#include "dist/busy.h"
 #include "dist/trainer/gradient_counts.h"
 
 namespace laconic {
@@ -16,6 +17,7 @@ namespace {
 
 /// Writes into a file of `elements` floats from one of them on. throws DataError; no part of a file stays then
 void write_at(const std::string& path, Slice<const float> on_device, std::int64_t first, std::int64_t elements) {
+  const dist::Busy busy(dist::Busy::With::files, "dumps a gradient", [&path] { return path; });
   const HostCopy<float> values(on_device);
   std::error_code error;
   if (!std::filesystem::exists(path)) std::ofstream(path, std::ios::binary);
@@ -37,6 +39,7 @@ void GradientDump::begin_step(std::int64_t step) {
   folder_.clear();
   if (!looks_at_gradients(step)) return;
   folder_ = fmt::format("{}/step-{:06}", directory_, step);
+  const dist::Busy busy(dist::Busy::With::files, "dumps a gradient", [this] { return folder_; });
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   require<DataError>(!error, folder_, ": the directory could not be made: ", error.message(),

@@ -34,7 +34,7 @@ ImageClassification::ImageClassification(std::shared_ptr<Module> model, ImageSam
     : model_(std::move(model)),
       samples_(std::move(samples)),
       o_(options),
-      batches_(reader_of_images(samples_.image, samples_.train),
+      batches_(reader_of_images(samples_.image, samples_.train, samples_.train_name),
                {.samples = samples_.train_size,
                 .ranks = workers,
                 .rank = rank,
@@ -55,8 +55,8 @@ std::function<Tensor()> ImageClassification::ghost_loss(std::int64_t samples) {
 
 EvalSums ImageClassification::evaluate(const Stop& stop) {
   EvalSums sums;
-  batches_.test(*model_, reader_of_images(samples_.image, samples_.test), samples_.test_size, o_.eval_batch,
-                /*drop_left_out=*/true, stop, [&](const Batch& batch) {
+  batches_.test(*model_, reader_of_images(samples_.image, samples_.test, samples_.test_name), samples_.test_size,
+                o_.eval_batch, /*drop_left_out=*/true, stop, [&](const Batch& batch) {
                   const Tensor logits = (*model_)(batch.x);
                   sums.samples += static_cast<double>(batch.samples);
                   sums.loss += ops::sum_of_cross_entropy(logits, batch.y);

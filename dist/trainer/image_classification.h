@@ -16,6 +16,7 @@ struct ImageSamples {
   std::uint64_t content = 0;  ///< fingerprint of the data
   std::uint64_t sizes = 0;    ///< and of the sizes of its files, where there are many
   std::string augment;        ///< what `train` does, for the fingerprint of a training
+  SampleName train_name{}, test_name{};
   /// Per channel, of pixels / 255; saved with the weights. Empty: they are the model's own.
   std::vector<float> mean{}, std{};
 };

@@ -70,7 +70,8 @@ Share LanguageModelling::share(std::int64_t epoch, std::int64_t batch) const {
   // Streams are what dropout counts: those of each batch of an epoch are others, so that micro-batches differ.
   return {.samples = o_.batch * words,
           .global_samples = streams * words,
-          .first_sample = batch * streams + rank_ * o_.batch};
+          .first_sample = batch * streams + rank_ * o_.batch,
+          .each = o_.batch * words};
 }
 
 void LanguageModelling::start(std::int64_t epoch, std::int64_t batch) {

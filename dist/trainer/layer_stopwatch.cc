@@ -1,14 +1,19 @@
 #include "dist/trainer/layer_stopwatch.h"
 
 #include <algorithm>
+#include <ctime>
 #include <utility>
 
 #include "core/stream.h"
 
 namespace laconic {
 
-LayerStopwatch::LayerStopwatch(Module& model, ParameterArena& arena)
-    : model_(model), arena_(arena), device_(arena.values().device()), owner_(arena.parameters().size(), kUnknown) {
+LayerStopwatch::LayerStopwatch(Module& model, ParameterArena& arena, double threads_per_core)
+    : model_(model),
+      arena_(arena),
+      device_(arena.values().device()),
+      owner_(arena.parameters().size(), kUnknown),
+      threads_per_core_(device_.kind == Device::Kind::cuda ? 1 : threads_per_core) {
   for (const auto& p : arena.parameters()) parameters_.push_back({p->info.name, p->info.elements});
   forward_watch_ = [this](const std::string& name, const Tensor&) { layer(name).forward_ms += lap(); };
   model_.set_watch(&forward_watch_);
@@ -26,11 +31,11 @@ void LayerStopwatch::begin_step() {
   for (auto& l : layers_) l.forward_ms = l.backward_ms = 0;
   for (auto& p : parameters_) p.chunks = 0;
   read_.clear();
-  mark_ = Clock::now();
+  began_ms_ = mark_ms_ = now_ms();
 }
 
-dist::LayerTimes LayerStopwatch::times(double step_ms) const {
-  dist::LayerTimes times{layers_, step_ms};
+dist::LayerTimes LayerStopwatch::times() const {
+  dist::LayerTimes times{layers_, mark_ms_ - began_ms_};
   for (std::size_t p = parameters_.size(); p-- > 0;) {  // they stand in backward's order
     auto& own = times.layers[owner_[p] == kUnknown ? times.layers.size() - 1 : owner_[p]].parameters;
     own.push_back(parameters_[p]);
@@ -54,10 +59,16 @@ void LayerStopwatch::gradient_ready(Parameter& p, Rows) {
 
 void LayerStopwatch::before_forward(Parameter& p, Rows) { read_.push_back(static_cast<std::size_t>(p.info.index)); }
 
+double LayerStopwatch::now_ms() const {
+  timespec t{};
+  clock_gettime(threads_per_core_ > 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return threads_per_core_ * (1e3 * static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_nsec));
+}
+
 double LayerStopwatch::lap() {
   synchronize(device_);
-  const auto now = Clock::now();
-  return std::chrono::duration<double, std::milli>(now - std::exchange(mark_, now)).count();
+  const double now = now_ms();
+  return now - std::exchange(mark_ms_, now);
 }
 
 dist::LayerTimes::Layer& LayerStopwatch::layer(const std::string& name) {

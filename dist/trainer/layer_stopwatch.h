@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "core/autograd.h"
-#include "core/clock.h"
 #include "core/parameter.h"
 #include "dist/planner/layer_times.h"
 #include "layers/module.h"
@@ -13,11 +12,14 @@ namespace laconic {
 
 /// Gives every moment of a step to the layer that is at work, as the hooks of forward, backward and arena tell. While
 /// it lives it listens to the arena, and nobody else does. Both must outlive it.
+/// Where threads share cores, a layer's time depends on who else happens to compute. Then the thread's CPU time counts,
+/// as many times as there are threads for a core: the workers of a step begin together, when their gradients arrive.
 ///
 ///   watch.begin_step();  loss = model(x);  watch.end_forward();  arena.backward(loss);  watch.end_backward();
 class LayerStopwatch final : public BackwardWatch, public ParameterListener {
  public:
-  LayerStopwatch(Module& model, ParameterArena& arena);
+  ///   threads_per_core : see dist::Calibration
+  LayerStopwatch(Module& model, ParameterArena& arena, double threads_per_core = 1);
   ~LayerStopwatch() override;
   LayerStopwatch(const LayerStopwatch&) = delete;
   LayerStopwatch& operator=(const LayerStopwatch&) = delete;
@@ -26,9 +28,10 @@ class LayerStopwatch final : public BackwardWatch, public ParameterListener {
   /// What came after the last layer is the loss.
   void end_forward() { layer("loss").forward_ms += lap(); }
   void end_backward() { layers_[current_].backward_ms += lap(); }
-  void updated(const Parameter& p, double seconds) { of(p).update_ms = 1e3 * seconds; }
-  /// What the last step took.
-  dist::LayerTimes times(double step_ms) const;
+  /// All of it was updated since the last call of this object.
+  void updated(const Parameter& p) { of(p).update_ms = lap(); }
+  /// What the last step took, up to the last call.
+  dist::LayerTimes times() const;
 
   void before(const char* operation, const std::string& layer) override;
   void after() override {}
@@ -38,6 +41,7 @@ class LayerStopwatch final : public BackwardWatch, public ParameterListener {
  private:
   static constexpr std::size_t kUnknown = static_cast<std::size_t>(-1);
   dist::LayerTimes::Parameter& of(const Parameter& p) { return parameters_[static_cast<std::size_t>(p.info.index)]; }
+  double now_ms() const;
   double lap();
   dist::LayerTimes::Layer& layer(const std::string& name);
 
@@ -51,7 +55,8 @@ class LayerStopwatch final : public BackwardWatch, public ParameterListener {
   std::vector<std::size_t> owner_;                       // likewise: the first layer that ended after it was read
   std::vector<std::size_t> read_;                        // parameters, since a layer ended
   std::size_t current_ = 0;
-  Clock::time_point mark_;
+  const double threads_per_core_;
+  double began_ms_ = 0, mark_ms_ = 0;
 };
 
 }  // namespace laconic

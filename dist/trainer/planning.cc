@@ -16,8 +16,8 @@
 namespace laconic {
 namespace {
 
-constexpr int kWarmUpSteps = 2, kSteps = 5;
-constexpr double kSecondsForSteps = 3;
+constexpr std::size_t kWarmUpSteps = 2, kSteps = 5, kMostSteps = 50;
+constexpr double kMostSeconds = 3, kEnoughSeconds = 0.15;
 constexpr std::int64_t kUpdated = 1 << 20;  // elements
 
 /// Seconds that an update takes for an element.
@@ -35,17 +35,20 @@ double update_cost(const OptimizerOptions& options, Device device, std::int64_t 
 }  // namespace
 
 /// Times forward and backward of the first batch, on all workers at once, and leaves no trace of it.
-dist::LayerTimes Trainer::measure_layers() {
-  workload_.start(0, 0);
+dist::LayerTimes Trainer::measure_layers(double threads_per_core) {
+  start_data(0, 0);
   const Share share = workload_.load();
   if (share.samples == 0) return {};
   const KeptBuffers before(workload_.model());
   std::vector<dist::LayerTimes> steps;
   const auto began = Clock::now();
   {
-    LayerStopwatch watch(workload_.model(), *arena_);
-    for (int i = 0; i < kWarmUpSteps + kSteps && (i <= kWarmUpSteps || seconds_since(began) < kSecondsForSteps); ++i) {
-      const auto start = Clock::now();
+    LayerStopwatch watch(workload_.model(), *arena_, threads_per_core);
+    const auto enough = [&] {
+      const double seconds = seconds_since(began);
+      return seconds > kMostSeconds || (steps.size() >= kSteps && seconds > kEnoughSeconds) || steps.size() == kMostSteps;
+    };
+    for (std::size_t i = 0; steps.empty() || !enough(); ++i) {
       watch.begin_step();
       arena_->begin_step();
       const Tensor loss = workload_.loss();
@@ -54,14 +57,15 @@ dist::LayerTimes Trainer::measure_layers() {
       arena_->backward(loss);
       arena_->finish_gradients();
       watch.end_backward();
-      if (i >= kWarmUpSteps) steps.push_back(watch.times(1e3 * seconds_since(start)));
+      if (i >= kWarmUpSteps) steps.push_back(watch.times());
       before.put_back();
       workload_.pass_over();
     }
   }
   arena_->begin_step();
   dist::LayerTimes times = dist::medians(steps);
-  const double update = 1e3 * update_cost(o_.optimizer, o_.device, std::min(kUpdated, arena_->elements()));
+  const double update =
+      1e3 * threads_per_core * update_cost(o_.optimizer, o_.device, std::min(kUpdated, arena_->elements()));
   double once = 0;
   for (dist::LayerTimes::Layer& layer : times.layers) {
     once += layer.forward_ms + layer.backward_ms;
@@ -75,6 +79,7 @@ dist::LayerTimes Trainer::measure_layers() {
 
 /// Sets what the method's plan goes by. All ranks find the same figures of the network.
 void Trainer::measure_network() {
+  const dist::Busy busy(dist::Busy::With::work, "measures");
   const dist::CalibrationOptions wanted{.threads = o_.threads};
   const dist::Calibration group = dist::slowest(dist::calibrated(worker_, wanted, o_.calibration).ranks);
   facts_.latency_seconds = group.latency_seconds, facts_.seconds_per_byte = 1 / group.bytes_per_second;
@@ -82,24 +87,28 @@ void Trainer::measure_network() {
   facts_.residual_seconds = residual.gather + residual.select;
 }
 
-/// Adds what choosing from residuals takes, of the slowest worker, if the plan may do that. All measure at once.
+/// Adds what choosing from residuals takes as the plan may do it, or else as RedSync would, of the slowest worker: so the
+/// log tells what RedSync would give. All measure at once.
 void Trainer::measure_choosing(const dist::Allowed& allowed, dist::WorkCosts& work) {
-  for (const dist::MethodChoice& method : allowed.methods) {
-    const dist::PlanOptions options = method.options(worker_.size);
-    const dist::Plan plan = dist::make_plan(arena_->parameters(), options, worker_.size);
-    const dist::Bucket* const largest = dist::largest_sparse(plan);
-    if (largest == nullptr) continue;
-    const dist::ResidualSpeed mine = dist::measure_residual(largest->choice, options.sparse.density);
-    const std::string text = fmt::format("{} {} {}", mine.gather, mine.select, mine.scatter);
-    for (const std::string& rank : meet(worker_.engine, "times of residuals", text)) {
-      std::istringstream words(rank);
-      for (double dist::WorkCosts::*cost :
-           {&dist::WorkCosts::per_gathered_element, &dist::WorkCosts::per_selected_element,
-            &dist::WorkCosts::per_scattered_element}) {
-        double seconds = 0;
-        words >> seconds;
-        work.*cost = std::max(work.*cost, seconds);
-      }
+  constexpr std::int64_t kLeast = 1 << 14, kMost = 1 << 22;  // elements: more than caches hold
+  const auto chooses = [](const dist::MethodChoice& m) { return m.method->traits().chooses; };
+  const auto found = std::ranges::find_if(allowed.methods, chooses);
+  const dist::MethodChoice method = found != allowed.methods.end() ? *found : dist::MethodChoice("redsync", {});
+  const dist::PlanOptions options = method.options(worker_.size);
+  const dist::Plan plan = dist::make_plan(arena_->parameters(), options, worker_.size);
+  const dist::Bucket* const largest = dist::largest_sparse(plan);
+  if (largest == nullptr) return;
+  const dist::ResidualSpeed mine =
+      dist::measure_residual(largest->choice, options.sparse.density, std::clamp(largest->elements, kLeast, kMost));
+  const std::string text = fmt::format("{} {} {}", mine.gather, mine.select, mine.scatter);
+  for (const std::string& rank : meet(worker_.engine, "times of residuals", text)) {
+    std::istringstream words(rank);
+    for (double dist::WorkCosts::*cost :
+         {&dist::WorkCosts::per_gathered_element, &dist::WorkCosts::per_selected_element,
+          &dist::WorkCosts::per_scattered_element}) {
+      double seconds = 0;
+      words >> seconds;
+      work.*cost = std::max(work.*cost, seconds);
     }
   }
 }
@@ -107,11 +116,13 @@ void Trainer::measure_choosing(const dist::Allowed& allowed, dist::WorkCosts& wo
 /// Returns the plan of rank 0, as JSON, there; elsewhere any text that is not empty.
 ///   again : another plan has turned out wrong, so nothing of an earlier measurement counts
 std::string Trainer::choose_plan(const dist::Allowed& allowed, const std::string& only, bool again) {
-  const dist::CalibrationOptions wanted{.threads = o_.threads, .codecs = allowed.codecs()};
+  const dist::Busy busy(dist::Busy::With::work, "measures and plans");
+  dist::CalibrationOptions wanted{.threads = o_.threads, .codecs = allowed.codecs()};
+  if (!allowed.sixteen_bits) wanted.codecs.emplace_back("bf16");
   const dist::Calibrated ranks = dist::calibrated(worker_, wanted, again ? dist::CalibrationSource{} : o_.calibration);
   dist::Calibration group = dist::slowest(ranks.ranks);
   measure_choosing(allowed, group.work);
-  const std::vector<std::string> all = meet(worker_.engine, "times of layers", to_json(measure_layers()));
+  const std::vector<std::string> all = meet(worker_.engine, "times of layers", to_json(measure_layers(group.threads_per_core)));
   if (worker_.rank > 0) return "of rank 0";
   std::vector<dist::LayerTimes> times;
   for (const std::string& text : all) times.push_back(dist::layer_times_from(text, "the times of a rank"));
@@ -146,7 +157,7 @@ void Trainer::plan_anew_if_due() {
   state.save("strategy/", *strategy_);
   state.save("workload/", workload_, dist::Join::own);
   arena_->set_listener(nullptr);
-  counter_.reset(), dump_.reset(), evaluation_.reset(), strategy_.reset();
+  counter_.reset(), dump_.reset(), gradients_.reset(), evaluation_.reset(), strategy_.reset();
   // Residuals and what each worker keeps of the momentum cannot be taken along: the method stays.
   dist::Allowed allowed = o_.allowed;
   if (plan_.sync.empty()) allowed.methods.clear();
@@ -158,7 +169,7 @@ void Trainer::plan_anew_if_due() {
   known.merge(state);
   strategy_->load(known.part("strategy/"));
   workload_.restore(state.part("workload/"));
-  workload_.start(epoch_of(step_), batch_at(step_));
+  start_data(epoch_of(step_), batch_at(step_));
   figures_.restart_costs();
   if (spans_) spans_->draw(true);
   if (worker_.rank > 0) return;

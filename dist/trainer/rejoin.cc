@@ -14,6 +14,7 @@ using dist::Joined;
 struct Sum {
   Joined joined;
   std::vector<double> values;
+  double weights = 0;  // of a mean; as many as workers, but for rounding
 };
 
 /// One share of a sum. All shares together round once: the even ones are taken away from it before the first is.
@@ -25,8 +26,8 @@ float share_of(double sum, Holders holders) {
 }
 
 /// Gives a worker its part of a sum, or the mean.
-///   before, now : how many workers there were, and are
-Tensor shared_out(const Sum& sum, const Tensor& like, Holders holders, int before, int now, const Tensor& mine) {
+///   now : how many workers there are
+Tensor shared_out(const Sum& sum, const Tensor& like, Holders holders, int now, const Tensor& mine) {
   Tensor out = Tensor::empty(like.shape());
   float* const to = out.data<float>();
   const std::int64_t n = like.elements();
@@ -42,7 +43,7 @@ Tensor shared_out(const Sum& sum, const Tensor& like, Holders holders, int befor
                        offset, " on, of a tensor of ", n, ". Use an older checkpoint.");
     for (std::int64_t i = offset; i < offset + count; ++i) {
       const double all = sum.values[static_cast<std::size_t>(i)];
-      to[i] = mean ? static_cast<float>(all / before * of_a_mean) : share_of(all, holders);
+      to[i] = mean ? static_cast<float>(all / sum.weights * of_a_mean) : share_of(all, holders);
     }
   }
   return out;
@@ -69,9 +70,12 @@ StateDict rejoined(const dist::RankState& fresh, const std::string& checkpoint, 
       if (as_many || (joined.join != Join::sum && joined.join != Join::mean)) continue;
       if (there->dtype() != DType::f32) continue;
       auto [at, first] = sums.try_emplace(name);
-      if (first) at->second = {joined, std::vector<double>(static_cast<std::size_t>(like.elements()))};
+      Sum& sum = at->second;
+      if (first) sum = {joined, std::vector<double>(static_cast<std::size_t>(like.elements()))};
       const float* const values = there->data<float>();
-      for (std::size_t i = 0; i < at->second.values.size(); ++i) at->second.values[i] += static_cast<double>(values[i]);
+      for (std::size_t i = 0; i < sum.values.size(); ++i)
+        sum.values[i] += joined.weight * static_cast<double>(values[i]);
+      sum.weights += joined.weight;
     }
   }
   StateDict out;
@@ -82,9 +86,11 @@ StateDict rejoined(const dist::RankState& fresh, const std::string& checkpoint, 
       continue;
     }
     const auto sum = sums.find(name);
-    out.set(name, sum == sums.end() ? taken->second
-                                    : shared_out(sum->second, like, fresh.holders(name), manifest.workers,
-                                                 fresh.workers(), taken->second));
+    require<DataError>(sum == sums.end() || sum->second.weights > 0, "resume: no worker's '", name, "' in ", checkpoint,
+                       " weighs anything. Use an older checkpoint.");
+    out.set(name, sum == sums.end()
+                      ? taken->second
+                      : shared_out(sum->second, like, fresh.holders(name), fresh.workers(), taken->second));
   }
   for (const auto& [name, text] : texts) out.set_text(name, text);
   return out;

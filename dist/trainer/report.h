@@ -71,6 +71,15 @@ struct StepReport {
   std::vector<GradientCounts> gradients{};  ///< rank 0's own, in few of the steps (TrainerOptions::count_gradients)
 };
 
+/// What a step took each worker, by rank: means over some steps.
+struct RanksReport {
+  std::int64_t step = 0;   ///< updates made, the last of these included
+  std::int64_t steps = 0;  ///< that these are means over
+  std::vector<double> compute_ms{}, data_ms{}, exposed_ms{};  ///< as in StepReport; computing, choosing, updating
+  std::vector<double> sending_ms{};  ///< at least one large message of it was on its way into the network
+  std::vector<double> bytes_sent{};
+};
+
 /// One pass over the test set, or the validation set.
 struct EvalReport {
   std::int64_t epoch = 0;  ///< epochs trained
@@ -121,6 +130,7 @@ struct RunSummary {
   std::optional<EvalReport> test;  ///< of a test set that is kept for the end
   std::vector<dist::LedgerRow> ledger;  ///< rank 0's; empty without --ledger
   dist::LedgerForm ledger_form;         ///< what its figures are
+  std::string straggler{};  ///< straggler_in() of all steps
   std::string stopped;  ///< why it ended early; empty if it did not
 };
 
@@ -139,6 +149,7 @@ class Observer {
   /// one, with running statistics that are the mean over workers.
   virtual void on_eval(const EvalReport&) {}
   virtual void on_test(const EvalReport&) {}  ///< once, at the end, where a test set is kept for that
+  virtual void on_ranks(const RanksReport&) {}    ///< every hundred steps and at the end, where several workers join
   virtual void on_ledger(const LedgerReport&) {}  ///< with --ledger, after every evaluation
   virtual void on_contradiction(const Contradiction&) {}  ///< of a plan that was chosen automatically; once for each
   virtual void on_plan(const dist::Receipt&) {}           ///< another plan takes the place of the one before

@@ -25,12 +25,9 @@ class ServerLoop {
 
   void run(std::uint64_t bytes_before) {
     count_from_here();
-    bool patiently = true;  // until the first step rank 0 may have much to read
     while (true) {
-      const dist::Command command = control_.next(patiently);
+      const dist::Command command = control_.next();
       using Kind = dist::Command::Kind;
-      patiently = command.kind == Kind::rest || command.kind == Kind::save || command.kind == Kind::saved ||
-                  (patiently && command.kind == Kind::show);
       switch (command.kind) {
         case Kind::step:
           rounds_.begin({.step = command.step, .lr = command.lr, .gradient_scale = command.scale});
@@ -117,6 +114,7 @@ void serve(dist::Worker& worker, const dist::Method& method, const TrainerOption
   method.check(facts);
   dist::check_fingerprint(worker.engine, fingerprint(method, options, worker.servers()) + run_fingerprint(options),
                           true);
+  std::optional<dist::Busy> preparing(std::in_place, dist::Busy::With::work, kPrepares);
   Checkpointing checkpoints(worker, options);
   checkpoints.claim("");
   const std::string plan_text = meet(worker.engine, "agreement on the plan", "")[0];
@@ -133,12 +131,13 @@ void serve(dist::Worker& worker, const dist::Method& method, const TrainerOption
       const Slice<float> x = half.shard().values(unit);
       worker.engine.run(
           "receiving values", [&](dist::Communicator& comm) { return dist::recv_floats(comm, 0, x, dist::Leg{}); },
-          x.device(), /*patiently=*/true);  // worker 0 may read files before
+          x.device());
     }
     if (resumed) half.rejoin(checkpoints.folder(), *checkpoints.resumed());
   }
-  if (resumed) dist::check_fingerprint(worker.engine, concat("resumed after step ", checkpoints.resumed()->step), true);
+  if (resumed) dist::check_fingerprint(worker.engine, concat("resumed after step ", checkpoints.resumed()->step));
   if (!options.describes_only) checkpoints.begin();
+  preparing.reset();
   loop.run(bytes_before);
   if (!options.describes_only) checkpoints.end();
 }

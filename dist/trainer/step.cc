@@ -50,23 +50,27 @@ bool Trainer::train_micro_batch(const Share& share, double weight, bool last, St
 }
 
 void Trainer::train_step() {
-  const std::int64_t per_epoch = steps_per_epoch(), epoch = epoch_of(step_), first_batch = batch_at(step_);
+  const std::int64_t epoch = epoch_of(step_), first_batch = batch_at(step_);
   const std::int64_t micro_batches = std::min(o_.accumulate, batches_in(epoch) - first_batch);
   StepFigures::Step step;
   step.report.step = step_ + 1, step.report.epoch = epoch + 1;
-  const double lr = step.report.lr =
-      o_.lr *
-      o_.schedule.factor(step_ + facts_.steps_ahead,
-                         {per_epoch, std::max(o_.epochs * per_epoch, o_.steps.value_or(0) + facts_.steps_ahead)});
+  const double lr = step.report.lr = rate_at(step_ + 1);
   std::int64_t own = 0;
+  dist::StepSamples spread{.each = 0};
   for (std::int64_t m = 0; m < micro_batches; ++m) {
     const Share share = workload_.share(epoch, first_batch + m);
     step.samples += share.global_samples, own += share.samples;
+    if (share.global_samples == worker_.size * share.each)
+      spread.each += share.each;
+    else
+      spread.rest = share.global_samples, spread.batch = share.each;  // the last of an epoch
   }
+  require<Error>(own == spread.of(worker_.rank), "training: worker ", worker_.rank, " has ", own, " samples of step ",
+                 step_ + 1, ", and ", spread.of(worker_.rank), " by its place. Let Workload::share() say `each`.");
   // n_k N / n: the mean over the global batch, however unevenly a short batch is spread (workers add up, then / N).
   // Computing alone, each worker follows the mean over its own samples.
   const auto weight_of = [&](std::int64_t samples) {
-    return is_.joins ? static_cast<double>(samples) * worker_.size / static_cast<double>(step.samples)
+    return is_.joins ? dist::weight_of(samples, step.samples, worker_.size)
                      : static_cast<double>(samples) / static_cast<double>(own);
   };
   std::optional<KeptBuffers> before;
@@ -75,15 +79,19 @@ void Trainer::train_step() {
   if (dist::FlightRecorder* const flight = checkpoints_->flight())
     flight->compute(dist::FlightEvent::Kind::step, "", static_cast<std::uint32_t>(step_ + 1));
   figures_.begin_step();
-  strategy_->begin_step(
-      {.step = step_ + 1, .passed_over = passed_over_, .lr = lr, .own_weight = is_.joins ? weight_of(own) : 1});
+  strategy_->begin_step({.step = step_ + 1,
+                         .passed_over = passed_over_,
+                         .lr = lr,
+                         .own_weight = is_.joins ? weight_of(own) : 1,
+                         .samples = spread});
+  if (gradients_) gradients_->begin_step(step_ + 1);
   if (dump_) dump_->begin_step(step_ + 1);
   if (counter_) counter_->begin_step(step_ + 1);
   arena_->begin_step();
   context_.step = step_;
   for (std::int64_t m = 0; m < micro_batches; ++m) {
     const auto data_start = Clock::now();
-    const Share share = workload_.load();
+    const Share share = load_data();
     step.report.data_ms += 1e3 * seconds_since(data_start);
     if (step.skipped) continue;  // the data goes on
     if (train_micro_batch(share, weight_of(share.samples), m + 1 == micro_batches, step)) continue;
@@ -101,6 +109,7 @@ void Trainer::train_step() {
   if (step_ + 1 == last_step()) strategy_->flush();  // its messages belong to this step: there is no later one
   ++step_;
   passed_over_ += step.skipped ? 1 : 0;
+  if (!step.skipped) samples_.own += own, samples_.all += step.samples;
 
   if (counter_) step.report.gradients = counter_->take();
   step.costs = strategy_->costs();
@@ -117,6 +126,16 @@ void Trainer::train_step() {
   if (o_.audit_every > 0 && step_ % o_.audit_every == 0) audit();
 }
 
+void Trainer::start_data(std::int64_t epoch, std::int64_t batch) {
+  const dist::Busy busy(dist::Busy::With::files, "waits for its data");
+  workload_.start(epoch, batch);
+}
+
+Share Trainer::load_data() {
+  const dist::Busy busy(dist::Busy::With::files, "waits for its data");
+  return workload_.load();
+}
+
 bool Trainer::finite_everywhere(float loss) {
   std::vector<double> bad{std::isfinite(loss) ? 0.0 : 1.0};
   if (is_.joins) sum_over_workers(worker_, "agreement on skipping a step", bad);
@@ -127,11 +146,11 @@ void Trainer::report_non_finite(float loss) {
   arena_->set_listener(nullptr);  // what is under way may hold this step's gradients: forward is to wait for none
   const auto fail = [&](const std::string& where) {
     throw Error(concat("training: the loss is ", std::isnan(loss) ? "not a number" : "infinite", " at step ", step_ + 1,
-                       "; ", where,
-                       ". Lower `lr`, clip gradients (`clip` norm:5), or pass over such steps (`on-nan` skip)."));
+                       "; ", where));
   };
   for (auto it = arena_->parameters().rbegin(); it != arena_->parameters().rend(); ++it)
-    if (!raw::all_finite((*it)->value())) fail(concat("the first parameter that is not finite is ", (*it)->info.name));
+    if (!raw::all_finite((*it)->value()))
+      fail(concat("the first parameter that is not finite is ", (*it)->info.name, ". ", cause_of_non_finite(**it)));
   std::string first;
   const ForwardWatch watch = [&](const std::string& path, const Tensor& output) {
     if (first.empty() && is_real(output.dtype()) && !raw::all_finite(output)) first = path;
@@ -142,20 +161,31 @@ void Trainer::report_non_finite(float loss) {
     const NoGrad no_grad;
     workload_.loss();
   }
-  fail(first.empty() ? "every layer's output is finite, the loss itself is not"
-                     : "it shows first in the output of layer " + first);
+  fail(concat(first.empty() ? "every layer's output is finite, the loss itself is not"
+                            : "it shows first in the output of layer " + first,
+              ". Lower `lr`, clip gradients (`clip` norm:5), or pass over such steps (`on-nan` skip)."));
   std::abort();  // not reached
+}
+
+/// What made a parameter no number in the last update, as far as it is known, and what helps.
+std::string Trainer::cause_of_non_finite(const Parameter& p) const {
+  const bool brought_finite = gradients_ && !gradients_->found() && GradientWatch::looks_at(p);
+  if (is_.joins && worker_.size > 1 && brought_finite && !raw::all_finite(p.grad()))
+    return concat("Its gradient was finite on rank ", worker_.rank, ", and after the exchange of step ", step_,
+                  " it was not: take `codec` bf16 or none, or another `sync` than ", method_->name(), ".");
+  return "Lower `lr`, or clip gradients (`clip` norm:5).";
 }
 
 /// The last update may have broken the model: then there is nothing worth evaluating or saving.
 void Trainer::require_finite_weights() const {
-  const auto check = [&](const char* what, const std::string& name, const Tensor& tensor) {
-    require<Error>(tensor.dtype() != DType::f32 || raw::all_finite(tensor), "training: after step ", step_, " the ",
-                   what, " ", name, " is not finite. Lower `lr`, or clip gradients (`clip` norm:5).");
-  };
   if (!raw::all_finite(arena_->values()))
-    for (const auto& p : arena_->parameters()) check("parameter", p->info.name, p->value());
-  for (const auto& [name, tensor] : workload_.model().named_buffers()) check("buffer", name, tensor);
+    for (const auto& p : arena_->parameters())
+      if (!raw::all_finite(p->value()))
+        throw Error(concat("training: after step ", step_, " the parameter ", p->info.name, " is not finite. ",
+                           cause_of_non_finite(*p)));
+  for (const auto& [name, tensor] : workload_.model().named_buffers())
+    require<Error>(tensor.dtype() != DType::f32 || raw::all_finite(tensor), "training: after step ", step_,
+                   " the buffer ", name, " is not finite. Lower `lr`, or clip gradients (`clip` norm:5).");
 }
 
 void Trainer::apply(Parameter& p, Rows rows, const dist::StepContext& context) {

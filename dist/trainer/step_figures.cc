@@ -35,6 +35,7 @@ void StepFigures::close(const Step& s) {
   r.exposed_ms = 1e3 * (now.exposed_seconds - exposed_before_);
   r.update_ms = 1e3 * (s.costs.update_seconds - before.update_seconds);
   summary_.buffer_bytes_peak = static_cast<std::int64_t>(now.peak_buffer_bytes + s.costs.buffer_bytes);
+  const double sending_ms = 1e3 * (now.sending_seconds - counted_.sending_seconds);
   counted_ = now;
   const double cpu = process_cpu_seconds();
   seconds_ += seconds;
@@ -52,6 +53,8 @@ void StepFigures::close(const Step& s) {
   sums[kCpuSeconds] = cpu - std::exchange(counted_cpu_, cpu);
   sums[kStop] = s.stop_requested ? 1 : 0;
   sums[kSkipped] = s.skipped ? 1 : 0;
+  sums[kComputeMs] = r.forward_ms + r.backward_ms + r.select_ms + r.update_ms;
+  sums[kDataMs] = r.data_ms, sums[kExposedMs] = r.exposed_ms, sums[kSendingMs] = sending_ms;
   shared_.set_file(s.file);
   report_seconds_ = seconds;
 }
@@ -119,6 +122,7 @@ void StepFigures::finish() {
   summary_.bytes_sent_total += r.bytes_sent_sum;
   summary_.bytes_dense_total += r.bytes_dense * worker_.size;
   if (observer_) observer_->on_step(r);
+  count_ranks();
   if (watch_ == nullptr) return;
   const std::optional<Contradiction> contradiction = watch_->add(r.step_ms);
   if (contradiction && observer_) observer_->on_contradiction(*contradiction);
@@ -137,7 +141,28 @@ void StepFigures::extend(Clock::time_point since, double exposed_before) {
   exposed_seconds_ += exposed;
 }
 
-void StepFigures::summarise() const {
+/// The first step does not count: kernels are prepared in it, on each rank as long as it takes.
+void StepFigures::count_ranks() {
+  if (worker_.rank != 0 || !is_.joins || worker_.size == 1 || std::exchange(any_ranks_, true) == false) return;
+  RanksReport one{.step = report_.step, .steps = 1};
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(worker_.size); ++rank) {
+    const std::vector<double>& row = shared_.all[rank];
+    one.compute_ms.push_back(row[kComputeMs]), one.data_ms.push_back(row[kDataMs]);
+    one.exposed_ms.push_back(row[kExposedMs]), one.sending_ms.push_back(row[kSendingMs]);
+    one.bytes_sent.push_back(row[kBytes]);
+  }
+  ranks_ = joined(ranks_, one), all_ranks_ = joined(all_ranks_, one);
+  if (ranks_.steps == kStepsOfRanks) tell_of_ranks();
+}
+
+void StepFigures::tell_of_ranks() {
+  if (ranks_.steps > 0 && observer_) observer_->on_ranks(ranks_);
+  ranks_ = {};
+}
+
+void StepFigures::summarise() {
+  tell_of_ranks();
+  summary_.straggler = straggler_in(all_ranks_);
   summary_.samples_per_s = seconds_ > 0 ? samples_ / seconds_ : 0;
   summary_.exposed_share = seconds_ > 0 ? exposed_seconds_ / seconds_ : 0;
   summary_.data_share = seconds_ > 0 ? data_seconds_ / seconds_ : 0;
@@ -150,6 +175,7 @@ StepFigures::Outside::~Outside() {
   const dist::EngineCounters end = figures_.worker_.engine.counters();
   figures_.counted_.sent.bytes += end.sent.bytes - begin_.sent.bytes;
   figures_.counted_.comm_seconds += end.comm_seconds - begin_.comm_seconds;
+  figures_.counted_.sending_seconds += end.sending_seconds - begin_.sending_seconds;
   figures_.counted_cpu_ += process_cpu_seconds() - cpu_;
 }
 

@@ -8,6 +8,7 @@
 #include "dist/method/method.h"
 #include "dist/trainer/plan_watch.h"
 #include "dist/trainer/report.h"
+#include "dist/trainer/straggler.h"
 #include "dist/world.h"
 
 namespace laconic {
@@ -24,6 +25,10 @@ enum Figure {
   kServerCpuSeconds,
   kStop,
   kSkipped,
+  kComputeMs,
+  kDataMs,
+  kExposedMs,
+  kSendingMs,
   kFileBytes,
   kFileCrc,
   kFigures
@@ -90,8 +95,8 @@ class StepFigures {
   bool stop_requested() const { return stop_; }
   /// Halts the engine if figures are under way (an exception passes): it must not write into them any more.
   void abandon();
-  /// Writes the totals of all steps to the summary.
-  void summarise() const;
+  /// Tells the observer of the ranks' last steps, and writes the totals of all steps to the summary.
+  void summarise();
 
   /// While it lives, bytes and time belong to no step: weights at the start, evaluation, checkpoints. Nothing else may
   /// be under way when it begins.
@@ -110,6 +115,8 @@ class StepFigures {
 
  private:
   void meet();
+  void count_ranks();
+  void tell_of_ranks();
   dist::Worker& worker_;
   const dist::Method::Traits& is_;
   RunSummary& summary_;
@@ -122,6 +129,9 @@ class StepFigures {
   dist::EngineCounters counted_;  // likewise of the engine
   dist::Costs costs_;             // likewise of the strategy
   double seconds_ = 0, exposed_seconds_ = 0, data_seconds_ = 0, samples_ = 0;  // of all steps
+  static constexpr std::int64_t kStepsOfRanks = 100;
+  RanksReport ranks_, all_ranks_;  // of the steps since they were told last; of all steps
+  bool any_ranks_ = false;         // the first step has been
   bool stop_ = false;
   std::vector<FileSum> files_;
   std::int64_t files_at_ = 0;

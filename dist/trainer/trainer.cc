@@ -10,6 +10,7 @@
 #include "core/atomic_file.h"
 #include "core/parallel.h"
 #include "dist/collective/meeting.h"
+#include "dist/trainer/busy_observer.h"
 #include "dist/trainer/checkpointing.h"
 #include "dist/trainer/evaluation.h"
 #include "dist/trainer/rejoin.h"
@@ -40,10 +41,11 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
       o_(checked(std::move(options))),
       facts_(facts_of(o_, worker.size, worker.servers(), steps_per_epoch())),
       losses_(o_.device),
-      observer_(worker.rank == 0 ? observer : nullptr),
-      figures_(worker, is_, summary_, observer_),
+      observer_(worker.rank == 0 && observer ? std::make_unique<BusyObserver>(*observer) : nullptr),
+      figures_(worker, is_, summary_, observer_.get()),
       memory_(o_.device),
       bytes_before_(worker.engine.counters().sent.bytes) {
+  const dist::Busy busy(dist::Busy::With::work, kPrepares);
   method_->check(facts_);
   o_.allowed.check(facts_);
   require<UsageError>(!o_.replan || o_.plan_file == kAutomatic, "only `plan` ", kAutomatic,
@@ -64,6 +66,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   // Others receive rank 0's (make_equal). Whoever measures layers needs numbers before that.
   if (o_.plan_file == kAutomatic || (worker_.rank == 0 && !o_.describes_only)) model.initialize(o_.seed);
   if (!o_.init.empty() && worker_.rank == 0) {
+    const dist::Busy reading(dist::Busy::With::files, "reads its weights", [this] { return o_.init; });
     const StateDict weights = load_safetensors(o_.init);
     load_weights(model, weights, o_.init, o_.model_name, o_.new_head);
     require_same_vocabulary(weights);
@@ -79,8 +82,11 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   if (worker_.servers() > 0)
     dist::check_fingerprint(worker_.engine, laconic::fingerprint(*method_, o_, worker_.servers()) + run, true);
   dist::check_fingerprint(worker_, fingerprint_ + run, true);
+  require<UsageError>(!o_.save_every || !o_.save.empty(),
+                      "`save-every` says when to write to a folder (`save`): name one, or leave it out");
   checkpoints_ = std::make_unique<Checkpointing>(worker_, o_);
   checkpoints_->claim(fingerprint_);
+  first_steps_per_epoch_ = std::max<std::int64_t>(1, steps_per_epoch());
   agree_on_plan();
   make_strategy();
   arena_->set_listener(listener());
@@ -121,8 +127,7 @@ void Trainer::agree_on_plan() {
   std::string text;
   if (chooses && !goes_on) {
     dist::Allowed allowed = o_.allowed;
-    const std::string taken =
-        resumed ? dist::Plan::from_json(resumed->plan, arena_->parameters(), o_.resume).sync : "";
+    const std::string taken = resumed ? dist::Plan::from_json(resumed->plan, arena_->parameters(), o_.resume).sync : "";
     if (resumed && taken.empty()) allowed.methods.clear();  // the method stays, with what its workers keep
     if (worker_.size > 1) {
       text = choose_plan(allowed, taken);
@@ -201,10 +206,13 @@ void Trainer::make_strategy() {
   const std::ptrdiff_t before = bytes_made_here();
   strategy_ = method_->worker(std::move(side));
   kept_bytes_ = static_cast<double>(bytes_made_here() - before);
+  // A value that is clipped may be infinite before, and a device's is not waited for.
+  if (!o_.skip_nan && o_.clip.kind != Clip::Kind::value && o_.device == kCpu)
+    gradients_ = std::make_unique<GradientWatch>(*strategy_, worker_.rank, is_.plan_is_all || is_.servers);
   if (!o_.dump_gradients.empty() && worker_.rank == 0)
-    dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
+    dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *listener());
   if (o_.count_gradients && worker_.rank == 0) counter_ = std::make_unique<GradientCounter>(*listener());
-  evaluation_ = std::make_unique<Evaluation>(worker_, workload_, *strategy_, is_.joins);
+  evaluation_ = std::make_unique<Evaluation>(worker_, workload_, *strategy_, is_.joins, samples_);
 }
 
 /// Rank 0's parameters and buffers on every rank.
@@ -235,6 +243,25 @@ std::int64_t Trainer::last_step() const {
   return o_.steps ? *o_.steps : o_.epochs * steps_per_epoch() - facts_.steps_ahead;
 }
 
+Schedule::Horizon Trainer::horizon() const {
+  const std::int64_t per_epoch = std::max<std::int64_t>(1, steps_per_epoch());
+  const std::int64_t by_epochs = o_.epochs * per_epoch, by_steps = o_.steps.value_or(0) + facts_.steps_ahead;
+  return {.steps_per_epoch = per_epoch,
+          .total_steps = std::max(by_epochs, by_steps),
+          .iterations = static_cast<double>(first_steps_per_epoch_) / static_cast<double>(per_epoch),
+          .ahead = by_steps > by_epochs ? facts_.steps_ahead : 0};
+}
+
+void Trainer::tell_of_a_long_warm_up() const {
+  const double warmup = o_.schedule.warmup(horizon()) - static_cast<double>(facts_.steps_ahead);
+  const std::int64_t last = last_step();
+  if (worker_.rank == 0 && step_ < last && warmup > static_cast<double>(last))
+    fmt::print(stderr,
+               "laconic: warning: the warm-up ends with step {:.0f} and the training with step {}, where the learning "
+               "rate is {:.3g} instead of {:.3g}\n",
+               std::ceil(warmup), last, rate_at(last), o_.lr);
+}
+
 /// What of the data is left to train, and how many updates that takes these workers.
 void Trainer::find_position() {
   const Manifest& m = *checkpoints_->resumed();
@@ -244,6 +271,8 @@ void Trainer::find_position() {
                        " workers.");
     return;
   }
+  first_steps_per_epoch_ = m.first_steps_per_epoch.value_or(
+      std::max<std::int64_t>(1, std::llround(static_cast<double>(steps_per_epoch()) * worker_.size / m.workers)));
   DataPosition others = *m.position;
   std::int64_t own = 0;
   if (!others.trained.empty() && others.trained.back().workers == worker_.size) {
@@ -276,7 +305,8 @@ DataPosition Trainer::position() const {
 
 ParameterListener* Trainer::listener() const {
   if (counter_) return counter_.get();
-  return dump_ ? static_cast<ParameterListener*>(dump_.get()) : strategy_.get();
+  if (dump_) return dump_.get();
+  return gradients_ ? static_cast<ParameterListener*>(gradients_.get()) : strategy_.get();
 }
 
 double Trainer::seconds() const { return seconds_before_ + seconds_since(run_start_); }
@@ -291,9 +321,10 @@ RunSummary Trainer::run() {
     traced.emplace(o_.trace->row(worker_.rank, "compute"));
     spans.emplace(workload_.model(), spans_);
   }
+  tell_of_a_long_warm_up();
   checkpoints_->begin();
   if (observer_) observer_->on_start(info());
-  if (step_ < end) workload_.start(epoch_of(step_), batch_at(step_));
+  if (step_ < end) start_data(epoch_of(step_), batch_at(step_));
   run_start_ = Clock::now();
   evaluate_if_due();  // a stop has put it off
   figures_.restart_clock();
@@ -304,7 +335,7 @@ RunSummary Trainer::run() {
     train_step();
     const std::int64_t epochs = epoch_of(step_);  // that are done
     const bool epoch_ends = (step_ + facts_.steps_ahead) % per_epoch == 0;
-    if (epoch_ends && o_.epoch_steps && step_ < end) workload_.start(epochs, 0);
+    if (epoch_ends && o_.epoch_steps && step_ < end) start_data(epochs, 0);
     const bool save_now = o_.save_every && (o_.save_every->in_steps ? step_ % o_.save_every->count == 0
                                                                     : epoch_ends && epochs % o_.save_every->count == 0);
     evaluation_due_ = o_.eval_every > 0 && (step_ == end || (epoch_ends && epochs % o_.eval_every == 0));
@@ -329,7 +360,7 @@ RunSummary Trainer::run() {
                      [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(network)); });
   summary_.bytes_network_total = static_cast<std::int64_t>(network[0]);
   if (worker_.rank == 0) memory_.between_steps();  // there may have been no evaluation
-  if (is_.joins && o_.joint_at_end) EvaluatedModel(worker_, workload_.model(), *strategy_, true).keep();
+  if (is_.joins && o_.joint_at_end) EvaluatedModel(worker_, workload_.model(), *strategy_, true, samples_).keep();
   servers_->tell({.kind = dist::Command::Kind::end});
   if (!complete) summary_.stopped = "interrupted";
   synchronize(o_.device);  // other threads may read the model now
@@ -357,11 +388,12 @@ void Trainer::evaluate_if_due() {
 std::optional<EvalReport> Trainer::evaluate(bool at_the_end, bool may_stop) {
   if (at_the_end && !workload_.has_test_for_the_end()) return std::nullopt;
   flush();
-  if (worker_.rank == 0) memory_.between_steps();  // an evaluation leaves weights in an order of its own
-  finish_saving();  // no step would say for long that all parts are written
+  if (worker_.rank == 0) memory_.between_steps();   // an evaluation leaves weights in an order of its own
+  finish_saving();                                  // no step would say for long that all parts are written
   if (may_stop && stopping()) return std::nullopt;  // who ends a run may kill it soon: it is to be saved first
   if (!o_.skip_nan) require_finite_weights();
   const StepFigures::Outside outside(figures_);
+  const dist::Busy busy(dist::Busy::With::work, "evaluates");
   const Trace::Span span("evaluation", "evaluation");
   if (spans_) spans_->draw(false);  // one span for all of it
   servers_->tell({.kind = dist::Command::Kind::rest});
@@ -412,10 +444,11 @@ void Trainer::begin_save(bool while_training) {
                     .instruction_set = processor(),
                     .fingerprint = fingerprint_,
                     .plan = plan_.json(),
-                    .position = position()};
+                    .position = position(),
+                    .first_steps_per_epoch = first_steps_per_epoch_};
   StateDict weights;
   {
-    const EvaluatedModel model(worker_, workload_.model(), *strategy_, is_.joins);
+    const EvaluatedModel model(worker_, workload_.model(), *strategy_, is_.joins, samples_);
     if (worker_.rank == 0) weights = copy_of(this->weights());
   }
   servers_->tell({.kind = dist::Command::Kind::save, .step = step_});  // they take part in all the meetings
@@ -431,11 +464,12 @@ dist::RankState Trainer::state() const {
   dist::RankState state(dist::Holders{worker_.rank, worker_.size});
   const Join each = is_.same_bits ? Join::equal : Join::own;
   const Join model = is_.same_bits || !is_.joins ? each : Join::mean;  // nothing that they have learned is left out
+  const double weight = samples_.weight(worker_.size);
   const StateDict weights = this->weights();
-  for (const auto& [name, tensor] : weights) state.set("model/" + name, tensor, model);
+  for (const auto& [name, tensor] : weights) state.set("model/" + name, tensor, model, weight);
   for (const auto& [name, text] : weights.texts()) state.set_text("model/" + name, text);
   for (const auto& [name, tensor] : workload_.model().named_buffers())
-    if (is_.joins && weights.contains(name)) state.set("model/" + name, tensor, Join::mean);  // statistics
+    if (is_.joins && weights.contains(name)) state.set("model/" + name, tensor, Join::mean, weight);  // statistics
   if (optimizer_) {
     state.save("optimizer/", *optimizer_, each);
     const Tensor velocity = optimizer_->momentum();
@@ -450,6 +484,7 @@ dist::RankState Trainer::state() const {
   state.save("workload/", workload_, Join::anew);
   state.set_numbers("run/bytes", std::array{summary_.bytes_sent_total, summary_.bytes_dense_total}, Join::own);
   state.set_numbers("run/passed_over", std::array{passed_over_}, is_.joins ? Join::equal : Join::own);
+  state.set_numbers("run/samples", std::array{samples_.own, samples_.all}, Join::own);
   state.set_text("run/seconds", fmt::format("{:.6f}", seconds()));
   if (evaluation_due_) state.set_text("run/evaluation", "due");
   return state;
@@ -506,6 +541,10 @@ void Trainer::restore() {
   if (state.contains("run/passed_over"))  // not of an earlier version
     passed_over_ =
         state.numbers("run/passed_over", 1, "the steps that were passed over in " + checkpoints_->folder())[0];
+  if (manifest.workers == worker_.size && state.contains("run/samples")) {  // else all have the same statistics now
+    const auto seen = state.numbers("run/samples", 2, "the samples that were seen until " + checkpoints_->folder());
+    samples_ = {.own = seen[0], .all = seen[1]};
+  }
   seconds_before_ = std::atof(state.text("run/seconds").c_str());
   evaluation_due_ = o_.eval_every > 0 && state.texts().contains("run/evaluation");
   step_ = manifest.step;
@@ -513,7 +552,7 @@ void Trainer::restore() {
     evaluation_due_ |= o_.eval_every > 0 && (rest_.position.epoch + 1) % o_.eval_every == 0;
   if (!same_ranks && worker_.rank == 0) tell_of_other_ranks();
   // Also a meeting: nobody writes, or removes what is old, while others still read.
-  dist::check_fingerprint(worker_.engine, concat("resumed after step ", step_), true);
+  dist::check_fingerprint(worker_.engine, concat("resumed after step ", step_));
   audit();
 }
 

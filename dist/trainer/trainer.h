@@ -10,8 +10,10 @@
 #include "dist/method/method.h"
 #include "dist/planner/calibration_file.h"
 #include "dist/planner/planner.h"
+#include "dist/trainer/evaluation.h"
 #include "dist/trainer/gradient_counts.h"
 #include "dist/trainer/gradient_dump.h"
+#include "dist/trainer/gradient_watch.h"
 #include "dist/trainer/plan_watch.h"
 #include "dist/trainer/report.h"
 #include "dist/trainer/step_figures.h"
@@ -75,7 +77,7 @@ struct TrainerOptions {
   std::uint64_t memory_taken = 0;  ///< bytes that the process had taken before: code, libraries, data
   bool describes_only = false;   ///< description() and plan() will be asked for, and no step: weights get no values
   std::string save{};            ///< directory for weights and checkpoints; empty: none
-  bool overwrite = false;        ///< what another training has saved there
+  bool overwrite = false;        ///< what is saved there already
   std::optional<Every> save_every{};
   int keep = 2;  ///< checkpoints that stay in `save`: the newest ones
   /// A directory for rank 0's own gradients, and what has been gathered when elements are chosen, at steps 1, 10,
@@ -102,7 +104,6 @@ struct TrainerOptions {
 dist::TrainingFacts facts_of(const TrainerOptions& options, int workers, int servers, std::int64_t steps_per_epoch = 1);
 
 class Checkpointing;  // checkpointing.h
-class Evaluation;     // evaluation.h
 class Servers;        // servers.h
 
 /// The loop: load, forward, backward, finish, report. One per rank, on its compute thread. It holds what else a
@@ -161,7 +162,7 @@ class Trainer {
   void measure_choosing(const dist::Allowed& allowed, dist::WorkCosts& work);
   void plan_anew_if_due();
   void measure_network();
-  dist::LayerTimes measure_layers();
+  dist::LayerTimes measure_layers(double threads_per_core);
   void make_strategy();
   void make_equal();
   void restore();
@@ -175,6 +176,12 @@ class Trainer {
   std::string fingerprint() const;
   std::int64_t steps_per_epoch() const;
   std::int64_t last_step() const;
+  Schedule::Horizon horizon() const;
+  /// Learning rate of an update, the first being 1.
+  double rate_at(std::int64_t step) const {
+    return o_.lr * o_.schedule.factor(step - 1 + facts_.steps_ahead, horizon());
+  }
+  void tell_of_a_long_warm_up() const;
   DataPosition position() const;
   std::int64_t batches_in(std::int64_t epoch) const {
     return epoch == rest_.position.epoch ? rest_.batches : workload_.batches_per_epoch();
@@ -203,12 +210,15 @@ class Trainer {
   bool clips_norm() const { return o_.clip.kind == Clip::Kind::norm && !is_.limits_norm; }
 
   void train_step();
+  void start_data(std::int64_t epoch, std::int64_t batch);
+  Share load_data();
   /// Returns false if the loss was not finite and the step is to be passed over.
   bool train_micro_batch(const Share& share, double weight, bool last, StepFigures::Step& step);
   bool stopping() const;
   bool finite_everywhere(float loss);
   [[noreturn]] void report_non_finite(float loss);
   void require_finite_weights() const;
+  std::string cause_of_non_finite(const Parameter& parameter) const;
   void apply(Parameter& parameter, Rows rows, const dist::StepContext& context);
   void apply_clipped();
   void flush();
@@ -226,7 +236,7 @@ class Trainer {
   TrainerOptions o_;
   dist::TrainingFacts facts_;  // after agree_on_plan() they do not change
   StepLosses losses_;          // empty on the CPU
-  Observer* observer_;
+  const std::unique_ptr<Observer> observer_;  // of rank 0, if there is one
   ForwardContext context_;
   std::shared_ptr<Module> in_context_;  // while it lives the model points to context_
   std::unique_ptr<ParameterArena> arena_;
@@ -241,11 +251,14 @@ class Trainer {
   std::unique_ptr<dist::Strategy> strategy_;
   std::unique_ptr<Evaluation> evaluation_;
   // Between the arena and the strategy, where they are asked for.
+  std::unique_ptr<GradientWatch> gradients_;
   std::unique_ptr<GradientDump> dump_;
   std::unique_ptr<GradientCounter> counter_;
 
+  std::int64_t first_steps_per_epoch_ = 1;  // with as many workers as the training began with
   std::int64_t step_ = 0;
   std::int64_t passed_over_ = 0;  // of these: steps that made no update
+  SamplesSeen samples_;
   /// An epoch that other numbers of workers have begun, and what of it these workers train. Epochs have as many updates
   /// as if these workers had made all: those that are missing in this one come before its first.
   struct Rest {

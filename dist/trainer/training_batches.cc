@@ -6,7 +6,7 @@ namespace laconic {
 
 Share TrainingBatches::share(std::int64_t epoch, std::int64_t batch) const {
   const ShardedSampler::Part part = sampler(epoch).part(batch);
-  return {part.count, part.global_count, part.first};
+  return {part.count, part.global_count, part.first, sampler(epoch).options().batch};
 }
 
 std::int64_t TrainingBatches::deal_rest(const DataPosition& position) {
@@ -41,7 +41,7 @@ Share TrainingBatches::load() {
     start(next_epoch_, 0);
     require<Error>(loader_->next(batch_), "training data: no further batch.");
   }
-  return {batch_.samples, batch_.global_samples, batch_.first_global_position};
+  return {batch_.samples, batch_.global_samples, batch_.first_global_position, sampler_.options().batch};
 }
 
 void TrainingBatches::test(Module& model, const SampleReader& reader, std::int64_t samples, std::int64_t eval_batch,

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "dist/busy.h"
+
 namespace laconic {
 
 Upload::~Upload() {
@@ -73,7 +75,11 @@ void BatchUpload::work() {
 }
 
 bool BatchUpload::next(Batch& batch) {
-  if (!thread_.joinable()) return load(batch);
+  const dist::Busy busy(dist::Busy::With::files, "waits for its data", [this] { return loader_->awaited(); });
+  return thread_.joinable() ? take(batch) : load(batch);
+}
+
+bool BatchUpload::take(Batch& batch) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return full_; });
   if (ready_.error) std::rethrow_exception(ready_.error);  // stays, for every later call

@@ -58,6 +58,7 @@ class BatchUpload {
     std::exception_ptr error;
   };
   bool load(Batch& batch);
+  bool take(Batch& batch);
   Ready prepare(Upload& upload);
   void work();
 

@@ -26,10 +26,11 @@ struct DataPosition {
 
 /// One worker's part of one micro-batch. Samples are images, or words of a text.
 struct Share {
-  std::int64_t samples = 0;         ///< of this worker; may be 0 in the last step of an epoch
+  std::int64_t samples = 0;         ///< of this worker; may be fewer, or 0, in the last step of an epoch
   std::int64_t global_samples = 0;  ///< of all workers
   std::int64_t first_sample = 0;    ///< position of this worker's first sample in the epoch's order; for a text, of its
                                     ///< first stream among those of all batches
+  std::int64_t each = 0;            ///< worker k has the k-th so many of global_samples
 };
 
 /// Sums over evaluated samples (words of a text): they add up over batches and workers.

@@ -1,16 +1,14 @@
 #include "dist/transport/mpi.h"
 
+#include "dist/transport/single_copy.h"
 #include "dist/transport/socket_watch.h"
 
 #define OMPI_SKIP_MPICXX 1  // the C interface only: the old C++ one does not pass -Wextra
+#include <dlfcn.h>
 #include <mpi.h>
 #include <sched.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -170,15 +168,17 @@ void send_without_asking() {
 
 class MpiTransport final : public Transport {
  public:
-  explicit MpiTransport(std::optional<int> type_of_service) {
+  MpiTransport(std::optional<int> type_of_service, ConnectionWatch* connecting) {
     watch_ = std::make_unique<SocketWatch>(type_of_service, process_manager_addresses());
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);  // those that are made of it inherit that
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    meet(MPI_COMM_WORLD, connecting);  // opens the connections
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &notes_), "MPI_Comm_dup");
-    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(notes_, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(comm_, &rank_);
-    MPI_Comm_size(comm_, &size_);
-    meet_everybody();
+    meet(comm_, connecting);  // nobody leaves who would take one for lost that still waits for another
+    all_over_tcp_ = size_ > 1 && watch_->look() >= size_ - 1;
+    if (all_over_tcp_) ask_for_short_slices();  // a thread that polls must not
     native_.emplace(comm_);
     set_window({.messages = 6, .small_bytes = 16 << 10});  // six of a ring's 64 KiB keep the kernel busy
   }
@@ -273,7 +273,7 @@ class MpiTransport final : public Transport {
     if (silent.all) return "No machine acknowledges anything: this one's own cable may be out. ";
     std::string names;
     for (const std::string& ip : silent.machines) names += (names.empty() ? "" : ", ") + ip;
-    return concat(names, " acknowledges nothing: that machine or its cable is gone. ");
+    return concat(names, " acknowledges nothing: that machine or its cable is gone. If neither is, see laconic doctor --hosts. ");
   }
 
   std::optional<Note> hear() override {
@@ -315,26 +315,34 @@ class MpiTransport final : public Transport {
   static constexpr double kUnacknowledgedSeconds =
       1;  // a kernel that is there acknowledges within 0.2 s and a round trip
 
-  /// False if another rank that the same daemon of mpirun started on this machine says this sentence. A name in the
-  /// system's memory tells: it is gone when that rank is.
-  static bool first_here_to_say(const std::string& sentence) {
-    sockaddr_un name{};
-    name.sun_family = AF_UNIX;  // a name that begins with 0 is no file
-    const std::string text = concat("laconic-says-", ::getppid(), "-", std::hash<std::string>()(sentence));
-    text.copy(name.sun_path + 1, sizeof name.sun_path - 2);
-    const int held = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    return ::bind(held, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0 || errno != EADDRINUSE;
-  }
-
-  /// Opens the connections to all other ranks, and finds out whether all are TCP.
-  void meet_everybody() {
-    char out = 0, in = 0;
-    for (int i = 1; i < size_; ++i)
-      check_mpi(MPI_Sendrecv(&out, 1, MPI_BYTE, (rank_ + i) % size_, 0, &in, 1, MPI_BYTE, (rank_ + size_ - i) % size_,
-                             0, comm_, MPI_STATUS_IGNORE),
-                "MPI_Sendrecv");
-    all_over_tcp_ = size_ > 1 && watch_->look() >= size_ - 1;
-    if (all_over_tcp_) ask_for_short_slices();  // a thread that polls must not
+  /// A word to every other rank, and one from each: whoever is missing is known at any time.
+  void meet(MPI_Comm comm, ConnectionWatch* connecting) const {
+    const int others = size_ - 1;
+    char out = 0;
+    std::vector<char> in(static_cast<std::size_t>(others));
+    std::vector<MPI_Request> came(in.size(), MPI_REQUEST_NULL), went(in.size(), MPI_REQUEST_NULL);
+    const auto before = [&](int i) { return (rank_ + size_ - 1 - i) % size_; };
+    for (int i = 0; i < others; ++i)
+      check_mpi(MPI_Irecv(&in[static_cast<std::size_t>(i)], 1, MPI_BYTE, before(i), 0, comm,
+                          &came[static_cast<std::size_t>(i)]),
+                "MPI_Irecv");
+    for (int i = 0; i < others; ++i)
+      check_mpi(MPI_Isend(&out, 1, MPI_BYTE, (rank_ + 1 + i) % size_, 0, comm, &went[static_cast<std::size_t>(i)]),
+                "MPI_Isend");
+    std::vector<int> done(in.size());
+    for (int left = others, count = others; left > 0; left -= count) {
+      if (count > 0 && connecting) {
+        std::vector<int> missing;
+        for (int i = 0; i < others; ++i)
+          if (came[static_cast<std::size_t>(i)] != MPI_REQUEST_NULL) missing.push_back(before(i));
+        std::sort(missing.begin(), missing.end());
+        connecting->waits_for(std::move(missing));
+      }
+      std::this_thread::yield();
+      check_mpi(MPI_Testsome(others, came.data(), &count, done.data(), MPI_STATUSES_IGNORE), "MPI_Testsome");
+    }
+    if (connecting) connecting->waits_for({});
+    check_mpi(MPI_Waitall(others, went.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
   }
 
   /// True if a test found something, or wake() was called.
@@ -433,11 +441,25 @@ class MpiTransport final : public Transport {
 
 bool mpi_built_in() { return true; }
 
+MpiLibrary mpi_library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";  // "Open MPI v4.1.4, package: …"
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string_view said(text, static_cast<std::size_t>(length));
+  const std::size_t begin = std::min(said.find_first_of("0123456789"), said.size());
+  MpiLibrary library{.version = std::string(said.substr(begin, said.find_first_of(", ", begin) - begin)), .path = ""};
+  Dl_info where{};
+  void* const start = ::dlsym(RTLD_DEFAULT, "MPI_Init");  // the program may have another address for it
+  if (start && ::dladdr(start, &where) != 0 && where.dli_fname) library.path = where.dli_fname;
+  return library;
+}
+
 void start_mpi() {
   int there = 0, provided = 0;
   MPI_Initialized(&there);
   if (there == 0) {
     send_without_asking();
+    avoid_single_copy();
     // The engine lets one thread in at a time: mostly its own, now and then the compute thread.
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     const auto finalize = [](int exit_code, void*) {
@@ -450,8 +472,8 @@ void start_mpi() {
                      "mpi: this library lets one thread only use it. Install one built with thread support.");
 }
 
-std::unique_ptr<Transport> make_mpi_transport(std::optional<int> type_of_service) {
-  return std::make_unique<MpiTransport>(type_of_service);
+std::unique_ptr<Transport> make_mpi_transport(std::optional<int> type_of_service, ConnectionWatch* connecting) {
+  return std::make_unique<MpiTransport>(type_of_service, connecting);
 }
 
 }  // namespace laconic::dist

@@ -62,6 +62,7 @@ void Transport::hand_over(Request& request) {
 /// on.
 void Transport::refill() {
   if (std::erase_if(placed_, [](const Request* r) { return r->done; }) > 0) moved_ = Clock::now();
+  count_sending();
   while (!queue_.empty()) {
     const bool large = queue_.front().request->size > window_.small_bytes;  // small ones are here to keep their order
     if (large && static_cast<int>(placed_.size()) >= window_.messages) {
@@ -74,6 +75,18 @@ void Transport::refill() {
     if (!large) continue;
     moved_ = Clock::now();
     if (!next.done) placed_.push_back(&next);
+    count_sending();
+  }
+}
+
+void Transport::count_sending() {
+  if (sending_since_.has_value() != placed_.empty()) return;
+  if (!placed_.empty()) {
+    sending_since_ = Clock::now();
+  } else {
+    sending_seconds_.store(sending_seconds_.load(std::memory_order_relaxed) + seconds_since(*sending_since_),
+                           std::memory_order_relaxed);
+    sending_since_.reset();
   }
 }
 
@@ -84,6 +97,7 @@ void Transport::cancel(Request& request) {
 void Transport::cancel_from_host(Request& request) {
   if (std::erase_if(queue_, [&](const Queued& q) { return q.request == &request; }) > 0) return;
   std::erase(placed_, &request);
+  count_sending();
   cancel_started(request);
 }
 

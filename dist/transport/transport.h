@@ -101,6 +101,9 @@ class Transport {
   Traffic traffic() const {
     return {messages_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed)};
   }
+  /// How long large messages (SendWindow) were with the network, until it had taken them: a slow link takes long. Those
+  /// of one that has no window are not counted. From any thread.
+  double sending_seconds() const { return sending_seconds_.load(std::memory_order_relaxed); }
   /// So much more was, here or beside this transport. From any thread.
   void count_sent(Traffic more) {
     messages_.fetch_add(more.messages, std::memory_order_relaxed);
@@ -136,11 +139,14 @@ class Transport {
   void cancel_from_host(Request& request);
   void hand_over(Request& request);
   void refill();
+  void count_sending();
 
   SendWindow window_;
   std::deque<Queued> queue_;      // sends that wait for a place, the next one first
   std::vector<Request*> placed_;  // large sends that hold a place, the oldest first
   Clock::time_point moved_{};     // when a place was last taken or given back
+  std::optional<Clock::time_point> sending_since_{};  // while one holds a place
+  std::atomic<double> sending_seconds_{0};
   std::atomic<std::uint64_t> messages_{0}, bytes_{0};
   Staging staging_{*this};
   std::ptrdiff_t buffer_bytes_ = 0;

@@ -19,7 +19,7 @@ for model in $models; do
     for every in 1000000it 60it; do
       rm -rf "$folder/save"
       build/apps/cifar10 --data synthetic:20000,20 --model "$model" --workers "$workers" --threads 1 --batch 32 --momentum 0.9 --lr 0.001 \
-        --no-augment --steps "$steps" --log "$folder/$model-$every-$turn.jsonl" --save "$folder/save" --save-every "$every" --quiet "$@"
+        --no-augment --steps "$steps" --log "$folder/$model-$every-$turn.jsonl" --save "$folder/save" --save-every "$every" --quiet "$@" > /dev/null
     done
   done
   python3 - "$folder" "$model" "$turns" "$steps" <<'PYTHON'

@@ -27,10 +27,10 @@ segments() {  # of a training: its name, seed, what is kept, the first and the s
     local workers=${turns[$(((i - 1) % 2))]} begin=""
     if [ "$kept" = all ]; then
       [ "$i" = 1 ] || begin=--resume
-      build/apps/mnist $common --workers "$workers" --seed "$seed" --steps $((100 * i)) --save "$save" $begin "$@" 2>> "$folder/notes"
+      build/apps/mnist $common --workers "$workers" --seed "$seed" --steps $((100 * i)) --save "$save" $begin "$@" 2>> "$folder/notes" > /dev/null
     else  # other images each time, as the place in the data is lost too
       [ "$i" = 1 ] || begin="--init $save/weights.safetensors"
-      build/apps/mnist $common --workers "$workers" --seed $((100 * (i - 1) + seed)) --steps 100 --save "$save" --overwrite $begin "$@" 2>> "$folder/notes"
+      build/apps/mnist $common --workers "$workers" --seed $((100 * (i - 1) + seed)) --steps 100 --save "$save" --overwrite $begin "$@" 2>> "$folder/notes" > /dev/null
     fi
   done
   build/apps/mnist --eval-only --init "$save/weights.safetensors" --json | tail -n 1

@@ -12,6 +12,7 @@ disk     an operation on a file fails (EIO, ENOSPC): a sentence, and the last ch
 files    mutated checkpoints, weights, plans, configurations, logs, data sets
 options  random combinations of options and values
 ranks    a rank under `laconic launch` is killed, stopped or crashes
+launchers  another launcher starts it (its variables, and MPICH's mpiexec where there is one): refused without --alone
 """
 import argparse
 import collections
@@ -29,7 +30,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("apps", help="the folder with the programs")
 parser.add_argument("--trials", type=int, default=3500, help="in all [3500]")
 parser.add_argument("--seed", type=int, default=1, help="of what is chosen at random [1]")
-parser.add_argument("--only", choices=["kills", "disk", "files", "options", "ranks"], help="one kind alone")
+parser.add_argument("--only", choices=["kills", "disk", "files", "options", "ranks", "launchers"], help="one kind alone")
 arguments = parser.parse_args()
 apps = os.path.abspath(arguments.apps)
 rng = random.Random(arguments.seed)
@@ -37,7 +38,7 @@ here = os.path.dirname(os.path.abspath(__file__))
 top = tempfile.mkdtemp(prefix="laconic-hostile-")
 failures = collections.Counter()
 ended = collections.Counter()  # programs, by exit code
-KINDS = {"kills": 0.06, "disk": 0.06, "files": 0.74, "options": 0.13, "ranks": 0.01}  # of all trials
+KINDS = {"kills": 0.06, "disk": 0.06, "files": 0.735, "options": 0.12, "ranks": 0.01, "launchers": 0.015}  # of all trials
 
 TRAINING = "mnist --model lenet --data synthetic:64,16 --batch 4 --threads 1 --quiet --timeout 20".split()
 STEPS = 4
@@ -50,7 +51,8 @@ class Outcome:
 
 
 def environment(**more):
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("OPENBLAS_", "OMP_", "OMPI_", "PMIX_"))}
+    others = ("OPENBLAS_", "OMP_", "OMPI_", "PMI_", "PMIX_", "SLURM_", "RANK", "WORLD_SIZE")
+    env = {k: v for k, v in os.environ.items() if not k.startswith(others)}
     return {**env, "ASAN_OPTIONS": "detect_leaks=0", **more}
 
 
@@ -381,11 +383,61 @@ def ranks(_):
         process.kill()
         outcome = Outcome(None, "", process.communicate()[1].decode(errors="replace"))
     left = [pid for pid in alive.values() if os.path.exists(f"/proc/{pid}")]
-    named = [f"rank {victim}"]
-    if how == signal.SIGSTOP:
-        named.append("not all ranks are connected")  # before they are nobody can tell which one is stopped
-    if outcome.code != 3 or not any(name in e for name in named for e in outcome.errors) or left:
+    if outcome.code != 3 or not any(f"rank {victim}" in e for e in outcome.errors) or left:
         fail("ranks", f"{' '.join(command)}: {how.name} of rank {victim}", outcome)
+
+
+# -------------------------------------------------------------------------------------------------------- launchers
+
+def set_by(launcher, rank, count):
+    """The variables by which a launcher tells a process that it is one of several."""
+    tasks = {"SLURM_NTASKS": count, "SLURM_PROCID": rank, "SLURM_LOCALID": rank, "SLURM_JOB_ID": 7}
+    return {k: str(v) for k, v in {
+        "none": {},
+        "mpich": {"PMI_RANK": rank, "PMI_SIZE": count, "MPI_LOCALRANKID": rank, "MPI_LOCALNRANKS": count},
+        "srun": {**tasks, "SLURM_STEP_ID": 0, "SLURM_STEP_NUM_TASKS": count},
+        "srun --mpi=pmi2": {**tasks, "SLURM_STEP_ID": 0, "SLURM_STEP_NUM_TASKS": count, "PMI_RANK": rank, "PMI_SIZE": count},
+        "srun --mpi=pmix": {**tasks, "SLURM_STEP_ID": 0, "SLURM_STEP_NUM_TASKS": count, "PMIX_RANK": rank},
+        "sbatch": {**tasks, "SLURM_PROCID": 0},
+        "torchrun": {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1"},
+        "pmix": {"PMIX_RANK": rank, "PMIX_NAMESPACE": "job"},
+        "another Open MPI": {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": count,
+                             "OMPI_ALLOW_RUN_AS_ROOT": 1, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": 1},
+    }[launcher].items()}
+
+
+def launchers(_):
+    folder = fresh("launchers")
+    log = os.path.join(folder, "log.jsonl")
+    words = TRAINING + ["--steps", "2", "--log", log] + rng.choice([[], ["--workers", "1"], ["--workers", "2"]])
+    alone = rng.random() < 0.4
+    mpiexec = shutil.which("mpiexec.hydra") or shutil.which("mpiexec.mpich")
+    if mpiexec and rng.random() < 0.3:
+        begin = [mpiexec, "-n", "2", os.path.join(apps, words[0])] + words[1:]
+        process = subprocess.run(begin + (["--alone"] if alone else []), stdin=subprocess.DEVNULL, capture_output=True,
+                                 env=environment(), cwd=folder, timeout=60)
+        outcome = Outcome(process.returncode, process.stdout.decode(errors="replace"), process.stderr.decode(errors="replace"))
+        # Each of them would write to the log: one of two that train alone is refused too.
+        wanted = "another run writes to" if alone else "started 2 times by another launcher (PMI_SIZE=2)"
+        if outcome.code == 0 or len(outcome.errors) != 1 or wanted not in outcome.errors[0]:
+            fail("launchers", " ".join(begin), outcome)
+        return
+    count = rng.choice([1, 2, 16])
+    rank = rng.choice([0, count - 1])
+    launcher = rng.choice(["none", "mpich", "srun", "srun --mpi=pmi2", "srun --mpi=pmix", "sbatch", "torchrun", "pmix",
+                           "another Open MPI"])
+    several = count > 1 and launcher not in ("none", "sbatch") and (launcher != "pmix" or rank > 0)
+    refused = several and not alone
+    outcome = run(words + (["--alone"] if alone else []), **set_by(launcher, rank, count))
+    # One of the processes says it; ranks of an Open MPI all do.
+    silent = refused and launcher != "another Open MPI" and rank > (1 if launcher == "pmix" else 0)
+    # Under an Open MPI's mpirun --workers must be what that started, and a world of one is a world.
+    contradicts = launcher == "another Open MPI" and not alone and "--workers" in words
+    right = (outcome.code == 2 and outcome.errors == [] if silent else
+             outcome.code == 2 and len(outcome.errors) == 1 if refused else
+             said(outcome) or outcome.code == 0 if contradicts else outcome.code == 0)
+    if not right or refused and os.path.exists(log) and os.path.getsize(log) > 0:
+        fail("launchers", f"{launcher}, rank {rank} of {count}: {' '.join(words)}{' --alone' if alone else ''}", outcome)
 
 
 # -------------------------------------------------------------------------------------------------------- all

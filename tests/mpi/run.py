@@ -2,8 +2,8 @@
 """Runs the MPI test program under mpirun: run.py PROGRAM RANKS SCENARIO. Exit code 77 (skipped) without mpirun.
 
 all           must print ok and exit with 0
-fingerprint, error, timeout, stopped, native, killed   must end all ranks: the expected exit code, and the first line on
-stderr is the expected sentence
+fingerprint, error, timeout, stopped, native, connecting, killed   must end all ranks: the expected exit code, and the
+first line on stderr is the expected sentence
 """
 import os
 import re
@@ -21,6 +21,7 @@ EXPECTED = {
                r"There is no sign of life from rank 2 since \d+ s",
     "native": r"laconic: error: engine: rank \d of \d saw nothing move for 3 s: waiting in vain .*"
               r"There is no sign of life from rank 2 since \d+ s",
+    "connecting": r"laconic: error: mpi: not all ranks are connected after 3 s: rank 1 was not heard of\. ",
     "killed": r"",  # mpirun sees it at once, ends the others, and says so
 }
 

@@ -7,7 +7,7 @@
 #   netns.sh exec K CMD ...     CMD on host K (1 ... N)
 #   netns.sh all CMD ...        CMD on every host, with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; the
 #                               first that fails ends the others, and its status is ours
-#   netns.sh rate RATE          another rate, while things run
+#   netns.sh rate RATE [K]      another rate, of host K's cable or of all, while things run
 #   netns.sh cable K out|in     pulls host K's cable out of the switch, or puts it in again, while things run
 #   netns.sh counters           bytes that each host has sent so far, one number a line
 #   netns.sh status             hosts and rates
@@ -55,7 +55,8 @@ clean_environment() {  # number of ranks
     case $name in OPENBLAS_* | OMP_* | OMPI_* | PMIX_*) unset "$name" ;; esac
   done
   cores=$(nproc)
-  export OMP_NUM_THREADS=$((cores > $1 ? cores / $1 : 1)) LACONIC_COLUMNS=${COLUMNS:-80}
+  export OMP_NUM_THREADS=$((cores > $1 ? cores / $1 : 1)) LACONIC_COLUMNS=0
+  [ ! -t 1 ] || LACONIC_COLUMNS=${COLUMNS:-80}
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   export OMPI_MCA_orte_execute_quiet=1   # Open MPI 4 need not explain our errors
   export OMPI_MCA_mpi_yield_when_idle=1  # a rank that waits must not hold the core of the rank it waits for
@@ -82,7 +83,7 @@ shape() {  # namespace, device, rate
 rate() {
   local k
   require_up
-  for k in $(numbers); do
+  for k in ${2:-$(numbers)}; do
     shape "$NET-$k" eth0 "$1" && shape "$SWITCH" "port$k" "$1" || return 1
   done
 }
@@ -207,7 +208,7 @@ command=${1:-help}
 [ $# -gt 0 ] && shift
 case $command:$# in
 help:* | -h:* | --help:*) usage; exit 0 ;;
-up:2 | cable:2 | rate:1 | down:0 | counters:0 | status:0) ;;
+up:2 | cable:2 | rate:[12] | down:0 | counters:0 | status:0) ;;
 run:[1-9]* | all:[1-9]*) ;;
 exec:[2-9]* | exec:1[0-9]* | on:[2-9]* | on:1[0-9]*) ;;
 *) usage >&2; fail "wrong arguments: $command $*" ;;
@@ -221,6 +222,6 @@ exec) numbers | grep -qx "$1" || fail "there is no host '$1' (netns.sh status)"
   host=$NET-$1; shift
   in_host "$host" "$@" ;;
 on) in_host "$@" ;;
-rate) rate "$1" || fail "tc did not take the rate '$1': a rate is 1gbit, 100mbit or none" ;;
+rate) rate "$@" || fail "tc did not take the rate '$1': a rate is 1gbit, 100mbit or none" ;;
 *) "$command" "$@" ;;
 esac

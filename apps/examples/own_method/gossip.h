@@ -19,7 +19,9 @@ class Gossip final : public Method {
  public:
   std::string name() const override { return "gossip"; }
   std::string summary() const override { return "each worker by itself, and now and then the mean of two"; }
-  Traits traits() const override { return {.same_bits = false, .keeps = "neighbour"}; }
+  Traits traits() const override {
+    return {.same_bits = false, .every = every_, .period = 2 * every_, .keeps = "neighbour"};
+  }
   void settings(Settings& s) override {
     s.group("Gossip (`sync` gossip)", Scope::exchange);
     s.whole_number<std::int64_t>("gossip-every", "H", every_, 1, "steps from one mean with a neighbour to the next");

@@ -48,12 +48,12 @@ double PairSync::expected_bytes(const Plan& plan, int workers) {
   return sizeof(float) * elements * (workers - workers % 2) / workers;
 }
 
-std::optional<int> PairSync::partner(std::size_t b) const {
-  return partner_of(engine().rank(), engine().size(), seed_, context_of(b).step);
+std::optional<int> PairSync::partner(std::int64_t step) const {
+  return partner_of(engine().rank(), engine().size(), seed_, step);
 }
 
 Operation PairSync::exchange(std::size_t b) {
-  const std::optional<int> other = partner(b);
+  const std::optional<int> other = partner(context_of(b).step);
   if (!other)
     return {.name = "no exchange of " + bucket(b).name, .body = [](Communicator&) { return nobody_to_meet(); }};
   const std::int64_t offset = bucket(b).offset, n = bucket(b).elements;
@@ -65,7 +65,7 @@ Operation PairSync::exchange(std::size_t b) {
 
 void PairSync::arrived(std::size_t b) {
   StepContext context = context_of(b);
-  if (partner(b)) {
+  if (partner(context.step)) {
     const std::int64_t offset = bucket(b).offset, n = bucket(b).elements;
     const Tensor sum = arena().gradients().range(offset, n);
     add_in_place(sum.slice(), part(theirs_, bucket(b)));

@@ -11,7 +11,7 @@ namespace laconic::dist {
 std::optional<int> partner_of(int rank, int N, std::uint64_t seed, std::int64_t step);
 
 /// Sums over two ranks instead of all. d stands in the arena's gradients, x in its values; each sends the other one
-/// message, u, and finds its own sum:
+/// message, u, and finds its own sum (whoever weighs the two scales d before):
 ///
 ///     u = d - PULL x        s = u + u' + 2 PULL x  =  d + d' + PULL (x - x')        in the place of d
 ///
@@ -26,13 +26,15 @@ class PairSync final : public BucketSync {
            double pull);
   ~PairSync() override { halt_what_is_under_way(); }
 
+  /// Of this rank, at the end of the round that ends with this step.
+  std::optional<int> partner(std::int64_t step) const;
+
   /// Bytes that a worker sends when all messages of the plan travel once: the mean over workers.
   static double expected_bytes(const Plan& plan, int workers);
 
  private:
   Operation exchange(std::size_t bucket) override;
   void arrived(std::size_t bucket) override;
-  std::optional<int> partner(std::size_t bucket) const;
 
   const Update update_;
   const std::uint64_t seed_;

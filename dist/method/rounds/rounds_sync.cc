@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <span>
 #include <utility>
 
 #include "core/raw.h"
@@ -30,6 +32,12 @@ Tensor rows_in(const Tensor& state, const Parameter& p, Rows rows) {
   return state.range(p.info.offset + first, count);
 }
 
+/// A worker's weight in the mean over all who have seen these samples.
+double weight_among(std::span<const std::int64_t> samples, int worker) {
+  return weight_of(samples[static_cast<std::size_t>(worker)],
+                   std::accumulate(samples.begin(), samples.end(), std::int64_t{0}), static_cast<int>(samples.size()));
+}
+
 }  // namespace
 
 RoundsSync::RoundsSync(WorkerSide side, const Rules& rules)
@@ -44,6 +52,8 @@ RoundsSync::RoundsSync(WorkerSide side, const Rules& rules)
       joint_(side.arena) {
   if (rules.dense_steps > 0) dense_.emplace(side.arena, side.engine, side.plan, side.update, side.facts);
   divide();
+  const std::vector<std::int64_t> none(static_cast<std::size_t>(engine_.size()));
+  seen_.assign(due_.size(), {none, none});
 }
 
 std::unique_ptr<BucketSync> RoundsSync::make_exchange(const WorkerSide& side) {
@@ -101,6 +111,7 @@ void RoundsSync::begin_step(const StepContext& context) {
 }
 
 void RoundsSync::gradient_ready(Parameter& p, Rows rows) {
+  learned_ = true;
   dense() ? dense_->gradient_ready(p, rows) : own_.gradient_ready(p, rows);
 }
 
@@ -118,12 +129,26 @@ bool RoundsSync::ends_round(std::size_t fragment) const {
 }
 
 void RoundsSync::end_step() {
-  if (dense())
-    dense_->end_step();
-  else
-    for (std::size_t f = 0; f < due_.size(); ++f)
-      if (ends_round(f)) send(f);
+  const bool learned = std::exchange(learned_, false);
+  if (dense()) dense_->end_step();
+  for (std::size_t f = 0; f < due_.size() && !dense(); ++f) {
+    for (int worker = 0; learned && worker < engine_.size(); ++worker)
+      for (auto* const samples : {&seen_[f].since_sent, &seen_[f].since_equal})
+        (*samples)[static_cast<std::size_t>(worker)] += context_.samples.of(worker);
+    if (ends_round(f)) send(f);
+    const bool all_take_over_the_same = rules_.mix == 0 && !(rules_.pairs && engine_.size() > 2);
+    if (due_[f] == context_.step && all_take_over_the_same) std::ranges::fill(seen_[f].since_equal, 0);
+  }
   done_ = context_.step;
+}
+
+/// Of this worker's d in what it is summed up with.
+double RoundsSync::weight_of_change(std::size_t fragment) const {
+  const std::vector<std::int64_t>& samples = seen_[fragment].since_sent;
+  if (!rules_.pairs) return weight_among(samples, engine_.rank());
+  const auto other = static_cast<PairSync&>(*exchange_).partner(context_.step);
+  const auto of = [&](int worker) { return samples[static_cast<std::size_t>(worker)]; };
+  return other ? weight_among(std::array{of(engine_.rank()), of(*other)}, 0) : 1;
 }
 
 /// The layers that the next forward needs first are sent first.
@@ -133,6 +158,7 @@ void RoundsSync::send(std::size_t fragment) {
   arriving_.begin_step(context_);
   auto* const sums = dynamic_cast<AllreduceSync*>(exchange_.get());
   const std::vector<Bucket>& buckets = exchange_->plan().buckets;
+  const auto weight = static_cast<float>(weight_of_change(fragment));
   for (std::size_t b = buckets.size(); b-- > 0;) {
     const Bucket& bucket = buckets[b];
     if (fragments_[static_cast<std::size_t>(bucket.first)] != fragment) {
@@ -149,6 +175,7 @@ void RoundsSync::send(std::size_t fragment) {
     const Tensor difference = outer_.gradients().range(bucket.offset, bucket.elements);
     difference.copy_from(outer_.values().range(bucket.offset, bucket.elements));
     raw::axpy(difference, -1.0f, arena_.values().range(bucket.offset, bucket.elements));
+    if (weight != 1) raw::scale(difference, weight);
     GhostWork::tell(difference.device(), Work::adding, difference.bytes());
     each([&](Parameter& p, Rows rows) {
       arriving_.gradient_ready(p, rows);
@@ -157,6 +184,7 @@ void RoundsSync::send(std::size_t fragment) {
   }
   exchange_->end_step();
   due_[fragment] = context_.step + rules_.delay;
+  std::ranges::fill(seen_[fragment].since_sent, 0);
 }
 
 /// What came is a sum over workers; `scale` makes a mean of it.
@@ -212,6 +240,9 @@ void RoundsSync::show_joint_model() {
   const Tensor mean = arena_.gradients();
   mean.copy_from(arena_.values());
   if (engine_.size() > 1) {
+    for (const auto& p : arena_.parameters())
+      if (const double weight = weight_among(seen_[fragment_of(*p)].since_equal, engine_.rank()); weight != 1)
+        raw::scale(rows_in(mean, *p, p->all_rows()), static_cast<float>(weight));
     engine_.run(
         "mean of the workers' models", [&](Communicator& comm) { return ring_allreduce(comm, mean.slice()); },
         mean.device());
@@ -228,6 +259,12 @@ void RoundsSync::save(RankState& state) const {
   numbers.insert(numbers.end(), due_.begin(), due_.end());
   state.set_numbers("rounds/steps", numbers, Join::equal);
   state.set_numbers("rounds/began", std::array{began_.value_or(-1)}, Join::equal);
+  std::vector<std::int64_t> samples;
+  for (const Seen& seen : seen_)
+    for (const auto* const some : {&seen.since_sent, &seen.since_equal})
+      samples.insert(samples.end(), some->begin(), some->end());
+  state.set_numbers("rounds/samples", samples,
+                    Join::equal);  // of other workers it has another shape: all are equal then
   state.save("rounds/exchange/", *exchange_);
   if (dense_) state.save("rounds/dense/", *dense_);
 }
@@ -241,6 +278,13 @@ void RoundsSync::load(const StateDict& state) {
   due_.assign(numbers.begin() + 1, numbers.end());
   if (mine.contains("began"))  // not of an earlier version
     if (const std::int64_t began = mine.numbers("began", 1, "the state of rounds")[0]; began >= 0) began_ = began;
+  if (mine.contains("samples")) {  // likewise
+    const auto samples = mine.numbers("samples", 2 * due_.size() * seen_[0].since_sent.size(), "the state of rounds");
+    auto next = samples.begin();
+    for (Seen& seen : seen_)
+      for (auto* const some : {&seen.since_sent, &seen.since_equal})
+        for (std::int64_t& n : *some) n = *next++;
+  }
   for (const auto& p : arena_.parameters())
     if (due_[fragment_of(*p)] > done_) arriving_.gradient_ready(*p, p->all_rows());
   exchange_->load(mine.part("exchange/"));

@@ -19,7 +19,9 @@ namespace laconic::dist {
 ///     after H steps              d = x - w starts on its way: the pseudo-gradient, summed by AllreduceSync; or the
 ///                                largest elements of it and of what is left of earlier ones, summed by TopKSync;
 ///                                or it meets that of one other worker only, and the two x pull each other: PairSync
-///     TAU steps later            D = mean of d over the workers,  v = m v + D
+///     TAU steps later            D = mean of d over the workers, weighed by the samples that each has seen in the
+///     round
+///                                v = m v + D
 ///                                with pairs: mean over the pair, + (GAMMA / lr) (x - mean of x over the pair)
 ///                                x -= lr D  (sgd),  lr v  (momentum),  lr (D + m v)  (nesterov)
 ///                                w = ALPHA w + (1 - ALPHA) x
@@ -30,8 +32,11 @@ namespace laconic::dist {
 ///
 /// Values are taken over before the parameter's next forward, at a step that is fixed beforehand, whenever the messages
 /// have come: neither overlap, nor a flush, nor a stop changes a bit. The joint model, which is evaluated and saved, is
-/// the mean of the workers' models as they are at that step. So nothing that they have learned in a round that has not
-/// ended is left out.
+/// the mean of the workers' models as they are at that step, weighed by the samples that each has seen since all held
+/// the same. So nothing that they have learned in a round that has not ended is left out.
+///
+/// A worker without samples steps by zeros, so its w moves by momentum and weight decay alone. Its d counts nothing, as
+/// its gradient does in a dense step: a round of one step of plain SGD is one, in a short batch too.
 ///
 ///   cost    of memory: x, d, v if there is momentum, and with pairs what comes, each a copy of the parameters. Of
 ///           time: when a round ends, d is computed (3 passes over it), and when it comes, x and w (2 to 7 passes)
@@ -71,7 +76,7 @@ class RoundsSync final : public Strategy {
   void hide_joint_model() override { joint_.hide(); }
   std::optional<double> drift() const override { return joint_.drift(); }
 
-  /// "rounds/outer", "rounds/velocity", when fragments are taken over, and what encoding has lost.
+  /// "rounds/outer", "rounds/velocity", when fragments are taken over, the samples seen, and what encoding has lost.
   void save(RankState& state) const override;
   void load(const StateDict& state) override;
 
@@ -80,6 +85,7 @@ class RoundsSync final : public Strategy {
   std::unique_ptr<BucketSync> make_exchange(const WorkerSide& side);
   void divide();
   bool ends_round(std::size_t fragment) const;
+  double weight_of_change(std::size_t fragment) const;
   void send(std::size_t fragment);
   void outer_step(const Parameter& outer, Rows rows, double scale);
   void take_over(const Parameter& own, Rows rows);
@@ -100,7 +106,13 @@ class RoundsSync final : public Strategy {
   JointModel joint_;
   std::vector<std::size_t> fragments_;  // by place in the arena
   std::vector<std::int64_t> due_;       // by fragment: after this step it is taken over; 0: never sent
+  /// Samples by worker. All know all of them.
+  struct Seen {
+    std::vector<std::int64_t> since_sent, since_equal;
+  };
+  std::vector<Seen> seen_;  // by fragment
   StepContext context_;
+  bool learned_ = false;   // gradients have come in this step: it is not passed over
   std::int64_t done_ = 0;  // the last step that has ended
   /// The step after which rounds began. Other workers have other steps an epoch, but rounds go on where they were.
   std::optional<std::int64_t> began_;

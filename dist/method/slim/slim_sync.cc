@@ -34,7 +34,7 @@ void SlimSync::filled(std::size_t b) {
   for (int i = here.first; i < here.first + here.count; ++i)
     side().update(parameter(i), rows_of(here, parameter(i)), own);
   const Slice<float> delta = part(delta_, here);
-  compress::put_step_by(part(arena().values(), here), part(next_, here), delta);
+  compress::put_step_by(part(arena().values(), here), part(next_, here), delta, static_cast<float>(own.own_weight));
   GhostWork::tell(delta.device(), Work::adding, 2 * delta.size_bytes());  // three vectors, each read and written
   arena().changed(here.first, here.count);
   own_update_seconds_ += seconds_since(begin);

@@ -10,7 +10,8 @@ namespace laconic::dist {
 /// Slim-DP, the workers' half (slim_server.cc has the other): every worker trains by itself, and every so many
 /// steps sends a choice of what it has learned since, and takes over a choice of the server's parameters.
 ///
-///     when a layer's gradient is ready     the worker's own update, put by; delta += what it changed
+///     when a layer's gradient is ready     the worker's own update, put by; delta += what it changed, weighed by its
+///                                          samples of the step, as a dense gradient is (n_k N / n)
 ///     every `local_steps` steps            chosen of delta: core and explorer, sent; delta = 0
 ///     before its next forward              w = what was put by; w[keys] = what came                      Merge
 ///

@@ -1,0 +1,29 @@
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace laconic {
+
+/// What may start the ranks of this build: "mpirun" where PATH has one, then those that lie beside the MPI that is
+/// loaded (Debian's mpirun.openmpi first).
+std::vector<std::string> mpirun_candidates();
+
+/// The one of them that was chosen.
+struct Mpirun {
+  std::string path;    ///< "mpirun": the one in PATH; empty: there is none
+  std::string name{};  ///< "Open MPI 4.1.4"
+  std::string why{};   ///< it is none that this build can take: what was found, and what is needed
+};
+
+/// Chooses by what each candidate answers to --version: the first of the library's own version, else the first Open MPI
+/// of its major version. A build without MPI takes the first that there is.
+///   library  version of the Open MPI that this build is linked with, as "4.1.4"; empty: none
+///   asked    returns what `PATH --version` prints; nothing: it does not start
+Mpirun choose_mpirun(const std::vector<std::string>& candidates, const std::string& library,
+                     const std::function<std::optional<std::string>(const std::string& path)>& asked);
+/// Chooses among those of this machine.
+Mpirun own_mpirun();
+
+}  // namespace laconic

@@ -1,0 +1,33 @@
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace laconic {
+
+/// Keeps other runs from writing to the same outputs while it lives, by locks that the kernel frees with the process
+/// (flock). Where a file system knows no locks there are none. Empty paths, and what is no file of a disk (a pipe,
+/// /dev/stdout), are left alone. `option` names the output in errors. All throw UsageError if another run holds it.
+class OutputLocks {
+ public:
+  OutputLocks() = default;
+  ~OutputLocks();
+  OutputLocks(const OutputLocks&) = delete;
+  OutputLocks& operator=(const OutputLocks&) = delete;
+
+  void take_file(const std::string& path, const char* option);    ///< one that is written in place; makes it
+  void take_folder(const std::string& path, const char* option);  ///< makes it
+  /// One that another file takes the place of: the lock is on PATH.lock, which goes with this object.
+  void take_name(const std::string& path, const char* option);
+
+ private:
+  bool take(const std::string& path, int flags);
+  struct Held {
+    int fd;
+    std::pair<unsigned long, unsigned long> file;  // device and inode
+    std::string removed;                           // at the end; "": nothing
+  };
+  std::vector<Held> held_;
+};
+
+}  // namespace laconic

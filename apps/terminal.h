@@ -1,0 +1,44 @@
+#pragma once
+#include <unistd.h>
+
+#include <cstddef>
+#include <string>
+
+#include "core/clock.h"
+
+namespace laconic {
+
+/// Columns of the terminal that standard output is, or standard error; 0 if it is none (or a dumb one). Under mpirun
+/// standard output is one of mpirun's own: whether it ends in a terminal `laconic launch` says in LACONIC_COLUMNS
+/// (without that, in none), and the width is that of the terminal where all was started, or LACONIC_COLUMNS elsewhere.
+int terminal_columns(int stream = STDOUT_FILENO);
+
+/// No line of --help is longer: 100, or the columns of a narrower terminal, but at least 60.
+std::size_t help_columns();
+
+/// Returns the text with its lines broken at blanks where the terminal is narrower; as it is where there is none.
+std::string for_terminal(const std::string& text);
+
+/// What a tool says on stderr while it works, a line at a time. A terminal has it redrawn; elsewhere it is said at most
+/// every 20 s.
+class StatusLine {
+ public:
+  explicit StatusLine(bool quiet) : quiet_(quiet), columns_(terminal_columns(STDERR_FILENO)) {}
+  ~StatusLine() { clear(); }
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+
+  /// What goes on now.
+  void show(const std::string& text);
+  /// What has come to its end: a line that stays.
+  void line(const std::string& text);
+  void clear();
+
+ private:
+  bool quiet_;
+  int columns_;
+  std::string shown_;  // the line that is redrawn
+  Clock::time_point said_ = Clock::now();
+};
+
+}  // namespace laconic

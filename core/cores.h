@@ -1,0 +1,34 @@
+#pragma once
+#include <string>
+#include <vector>
+
+namespace laconic {
+
+/// The processors that a process may use. The one place that asks the system for them.
+struct Cores {
+  int online = 1;                 ///< of the machine
+  std::vector<int> allowed = {};  ///< their numbers: affinity, as taskset, a cpuset or a launcher's binding has set it
+  double quota = 0;               ///< how many processors' time control groups leave, as 1.5; 0: they do not limit it
+  std::string quota_of = {};      ///< names the group whose limit that is, alike in all processes of the machine
+
+  /// How many threads can compute at a time; at least 1.
+  int usable() const;
+  /// "of 16 processors this process may use 2", "a control group leaves the time of 1.5 of 16 processors"; "" where it
+  /// may use all.
+  std::string limits() const;
+};
+
+/// Those of this process. Without /proc or control groups the affinity alone counts, then one processor.
+///   root  stands in front of /proc and /sys: a test's folder
+Cores cores_of_process(const std::string& root = "");
+
+/// How many threads one of several processes on a machine should have: each processor is shared among those that may
+/// use it, and a group's time among those that are in it. At least 1.
+///   here  all of them; `mine` is one
+int fair_share(const Cores& mine, const std::vector<Cores>& here);
+
+/// A line of text without a line break, and back; for ranks that tell each other. Throws CommError where it is none.
+std::string to_text(const Cores& cores);
+Cores cores_from(const std::string& text);
+
+}  // namespace laconic

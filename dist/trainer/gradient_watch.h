@@ -1,0 +1,47 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "core/error.h"
+#include "core/parameter.h"
+#include "core/raw.h"
+
+namespace laconic {
+
+/// Sees whether a worker's own gradients are finite, as backward leaves them: those of parameters of at most kMost
+/// elements, since what is no number in an activation's gradient comes to every bias below it. Stands between the arena
+/// and its listener, in host memory.
+///
+/// cost   some microseconds for each of these parameters, whose gradients are in the cache
+class GradientWatch final : public ParameterListener {
+ public:
+  static constexpr std::int64_t kMost = 16 << 10;
+
+  /// stops : throws where a gradient is not finite, because the sum over workers would spoil the weights
+  GradientWatch(ParameterListener& next, int rank, bool stops) : next_(next), rank_(rank), stops_(stops) {}
+
+  void begin_step(std::int64_t step) { step_ = step; }
+  static bool looks_at(const Parameter& p) { return p.info.elements <= kMost; }
+  bool found() const { return found_; }  ///< a gradient that is not finite
+
+  /// throws Error: names parameter, rank and step
+  void gradient_ready(Parameter& p, Rows rows) override {
+    if (!found_ && looks_at(p)) {
+      const auto [first, count] = p.info.part(rows);
+      found_ = !raw::all_finite(p.grad().range(first, count));
+      require<Error>(!found_ || !stops_, "training: the gradient of ", p.info.name, " is not finite on rank ", rank_,
+                     " in step ", step_, ", before any exchange. Lower `lr`, or clip gradients (`clip` norm:5).");
+    }
+    next_.gradient_ready(p, rows);
+  }
+  void before_forward(Parameter& p, Rows rows) override { next_.before_forward(p, rows); }
+
+ private:
+  ParameterListener& next_;
+  const int rank_;
+  const bool stops_;
+  std::int64_t step_ = 0;
+  bool found_ = false;
+};
+
+}  // namespace laconic
