@@ -63,7 +63,8 @@ class WhatIfs {
     if (plan_.sync.empty()) return;
     dist::MethodChoice::Settings settings;
     if (log.plan.contains("settings"))
-      for (const auto& [name, text] : log.plan["settings"].items()) settings.emplace_back(name, text.get<std::string>());
+      for (const auto& [name, text] : log.plan["settings"].items())
+        settings.emplace_back(name, text.get<std::string>());
     facts_.allowed.methods.emplace_back(plan_.sync, settings);
   }
 
@@ -81,8 +82,9 @@ class WhatIfs {
     if (!facts_.allowed.sixteen_bits && facts_.group.codecs.contains("bf16"))
       add("sums through 16 bits: --allow 16bit", 1, true, [](auto& facts) { facts.allowed.sixteen_bits = true; });
     if (!facts_.allowed.find("redsync") && facts_.group.work.per_gathered_element > 0)
-      add("RedSync: --allow sparse:0.01", 1, true,
-          [](auto& facts) { facts.allowed.methods.emplace_back("redsync", Settings{{"density", "0.01"}}); });
+      add("RedSync: --allow sparse:0.01", 1, true, [](auto& facts) {
+        facts.allowed.methods.emplace_back("redsync", Settings{{"density", "0.01"}});
+      });
     add("a link of twice the rate", 1, false, [](auto& facts) { facts.group.bytes_per_second *= 2; });
     add("half the latency", 1, false, [](auto& facts) { facts.group.latency_seconds /= 2; });
     add("twice the batch, which takes twice as long to compute", 2, false, [](auto& facts) {
@@ -115,12 +117,12 @@ void print_what_ifs(const LogFile& log, const std::string& path, double step_ms)
   const WhatIfs what_ifs(log, path);
   const double own_ms = what_ifs.as_it_is_ms();
   if (std::abs(own_ms - step_ms) > kFar * step_ms) {
-    fmt::print("\nThe simulation of this run takes {:.4g} ms a step and the run took {:.4g}: no advice is given.\n", own_ms,
-               step_ms);
+    fmt::print("\nThe simulation of this run takes {:.4g} ms a step and the run took {:.4g}: no advice is given.\n",
+               own_ms, step_ms);
     return;
   }
   ResultTable table(false);
-  table.title("What would shorten it, each with a plan of its own, simulated with what the run has measured of itself:");
+  table.title("What would shorten it, each by its own best plan, simulated from what the run has measured:");
   table.add({{"change", "", "as it is, simulated"}, {"ms a step", "", own_ms, "{:.1f}"}, {"time a sample", "", ""}});
   for (const WhatIf& w : what_ifs.all())
     table.add({{"change", "", w.change},
@@ -183,7 +185,6 @@ int explain(const std::vector<std::string>& arguments) {
   }
   if (const std::string waits = longest_waits(log.plan); !waits.empty())
     fmt::print("\nThe plan expects to wait longest for {}.\n", waits);
-  // A worker or a link that is slower than the others is to be named here, from what the log tells of each.
   print_what_ifs(log, path, step.value);
   return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "apps/result_table.h"
 #include "apps/subcommand.h"
+#include "apps/terminal.h"
 #include "apps/tools.h"
 #include "data/input_file.h"
 #include "layers/models/zoo.h"
@@ -58,7 +59,7 @@ void print_zoo(bool json, bool markdown) {
                {"GFLOP forward", "flop", flop, "{:.4g}", 1e-9}});
   }
   if (json) return fmt::print("{}\n", Json{{"models", table.objects()}}.dump());
-  fmt::print("{}\n{}\n", table.text(), kConvention);
+  fmt::print("{}\n{}\n", table.text(), for_terminal(kConvention));
 }
 
 std::string mflop(double flop) { return fmt::format("{:.4g}", flop * 1e-6); }

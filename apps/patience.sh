@@ -27,7 +27,8 @@ build() {
       line=''
     fi
     left=$((files > 0 ? (SECONDS - begin) * (all - files) / files : 0))
-    if ((files < 10)); then say "Building: $files of $all files, $((SECONDS - begin)) s so far"
+    if ((all == 0)); then say "Building, $((SECONDS - begin)) s so far"
+    elif ((files < 10)); then say "Building: $files of $all files, $((SECONDS - begin)) s so far"
     else say "Building: $files of $all files, about $((left / 60)) min $(printf %02d $((left % 60))) s left"; fi
   done < <(NINJA_STATUS='[%f/%t] ' ninja -C "$folder" "$@" 2>&1 3>&-)
   wait $!

@@ -87,15 +87,15 @@ Progress::~Progress() {
 
 void Progress::on_start(const RunInfo& info) {
   info_ = info;
-  out_ << fmt::format("{}: {} parameters, on {} ({} training, ", info.model, info.parameters, info.data,
-                      info.train_samples);
-  if (info.validation_samples > 0) out_ << info.validation_samples << " validation, ";
-  out_ << fmt::format("{} test {})\n", info.test_samples, samples_of(info_));
+  std::string text = fmt::format("{}: {} parameters, on {} ({} training, ", info.model, info.parameters, info.data,
+                                 info.train_samples);
+  if (info.validation_samples > 0) text += fmt::format("{} validation, ", info.validation_samples);
+  text += fmt::format("{} test {})\n", info.test_samples, samples_of(info_));
   if (info.unseen_words > 0)
-    out_ << fmt::format("{} of validation and test {} not in the training text, and read as <unk>\n",
+    text += fmt::format("{} of validation and test {} not in the training text, and read as <unk>\n",
                         plural(info.unseen_words, "word"), info.unseen_words == 1 ? "is" : "are");
   const int batches = info.words_per_step > 0 ? 1 : info.accumulate;  // a text's streams go on in each
-  out_ << fmt::format("{} ({}), {} each a step{}, {}, {}\n", plural(info.workers, "worker"), info.transport,
+  text += fmt::format("{} ({}), {} each a step{}, {}, {}\n", plural(info.workers, "worker"), info.transport,
                       info.words_per_step > 0 ? fmt::format("{} streams of {} tokens", info.batch, info.words_per_step)
                                               : fmt::format("{} {}", info.batch * batches, info.unit),
                       info.workers > 1 ? fmt::format(" ({} in all)", info.workers * info.batch * batches) : "",
@@ -103,9 +103,10 @@ void Progress::on_start(const RunInfo& info) {
                       : options_.limits.empty() ? plural(info.threads, "thread") + " each"
                                                 : plural(info.threads, "thread") + " each (" + options_.limits + ")",
                       info.strategy);
-  if (info.receipt) out_ << info.receipt->text();
-  if (info.first_step > 0) out_ << fmt::format("going on after step {}\n", info.first_step);
-  out_ << std::flush;
+  if (info.receipt) text += info.receipt->text();
+  if (info.first_step > 0) text += fmt::format("going on after step {}\n", info.first_step);
+  out_ << (options_.terminal ? broken(text, static_cast<std::size_t>(std::max(options_.width(), 1))) : text)
+       << std::flush;
   shown_ = options_.seconds();
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -24,6 +25,9 @@ class Candidates {
   /// From now on, of values that compete under `sign`, those whose magnitude is at least `floor` (>= 0; for one sign
   /// above 0 in any case). Beyond `most` they are counted but not kept.
   void begin(float floor, Sign sign, std::size_t most);
+
+  /// No more than so many are kept.
+  void limit(std::size_t most) { most_ = std::min(most_, most); }
 
   float floor() const { return floor_; }
   std::uint64_t elements() const { return elements_; }  ///< that were looked at

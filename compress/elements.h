@@ -18,7 +18,7 @@ class Elements {
   void resize(std::size_t size) { size_ = size; }  ///< within what was reserved
   void reserve(std::size_t room) {
     if (room <= room_) return;
-    room_ = std::max(room, 2 * room_);
+    room_ = std::max(room, room_ + room_ / 4);  // it is kept for long, and seldom grows
     const auto grow = [&](auto& memory) {
       auto larger = std::make_unique_for_overwrite<std::remove_reference_t<decltype(memory[0])>[]>(room_);
       std::copy_n(memory.get(), size_, larger.get());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "compress/cpu/residual.h"
 #include "compress/cuda/choose.h"
 #include "compress/cuda/select.h"
 #include "compress/select_fast.h"
@@ -45,6 +46,16 @@ std::unique_ptr<Selector> make_selector(const std::string& name, const SelectorO
 }
 
 Selector::~Selector() = default;
+
+double Selector::bytes(std::size_t k, std::size_t n, double times) const {
+  constexpr double kElement = sizeof(std::uint32_t) + sizeof(float), kGrown = 1.1;
+  if (traits_.same_everywhere) return 3 * kElement * static_cast<double>(k);  // drawn, sorted, and with values
+  const double chosen = kElement * static_cast<double>(most(k, n)),
+               kept = times * traits_.keeps * static_cast<double>(k);
+  if (traits_.keeps == 0) return chosen;
+  const auto chunk = static_cast<double>(std::min(n, cpu::kChunk));
+  return chosen + 2 * kGrown * kElement * (kept + chunk) + sizeof(std::int32_t) * kept;
+}
 
 void Selector::prepare(Candidates& candidates, std::size_t, Sign) const { candidates.disable(); }
 

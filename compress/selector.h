@@ -28,6 +28,8 @@ struct SelectorTraits {
   bool one_value = true;         ///< one value may stand for all that it chooses of a sign (RedSync's qRGC)
   bool needs_latest = false;     ///< it goes by what the last step has added, too
   bool same_everywhere = false;  ///< every rank chooses the same places: only values need to travel
+  /// Elements that it keeps while it chooses, over those that it chooses: about, as measured. 0: it keeps none.
+  double keeps = 1.8;
   bool one_magnitude = false;    ///< what it chooses is sent as its threshold or minus its threshold
 };
 
@@ -46,6 +48,7 @@ struct SelectionInput {
   StatsSum* sums = nullptr;              ///< the same, which may stand on the device still
   Candidates* candidates = nullptr;      ///< that prepare() was given and the residual pass filled; may be nullptr
   Slice<const float> latest{};           ///< what this step has added to V, for a selector that needs it
+  std::size_t most = SIZE_MAX;           ///< the first so many are enough, to a selector that does not go by k
   Key key{};                             ///< of random numbers that are the same on every rank (no rank, no hop)
 };
 
@@ -67,6 +70,10 @@ class Selector {
 
   /// No selection of k among n elements has more.
   virtual std::size_t most(std::size_t k, std::size_t n) const { return k < n ? k : n; }
+
+  /// Bytes of memory that it and its candidates take to choose k of n in host memory, with what is chosen; about.
+  ///   times : more are kept than of values that do not grow from step to step
+  double bytes(std::size_t k, std::size_t n, double times = 1) const;
 
   /// Sets the candidates for the next selection of k under `sign`: which values of the residual are worth keeping.
   /// Inactive if that is not known yet, or of no use here. Does not change the selector.

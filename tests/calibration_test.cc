@@ -123,6 +123,17 @@ Calibration figures(int workers, double rate) {
   return c;
 }
 
+TEST(Calibration, WorkTakesAsMuchLongerAsThreadsShareCores) {
+  Calibration two = figures(4, 1e8);
+  two.threads_per_core = 2;
+  const VirtualNetwork alone = figures(4, 1e8).network("bf16"), shared = two.network("bf16");
+  for (const Work work : {Work::adding, Work::encoding, Work::decoding})
+    EXPECT_EQ(shared.work.of(work), 2 * alone.work.of(work));
+  EXPECT_EQ(shared.work.per_message, 2 * alone.work.per_message);
+  EXPECT_EQ(shared.work.taken_from_computing, alone.work.taken_from_computing);
+  EXPECT_EQ(shared.links.all, alone.links.all);
+}
+
 CalibrationFile file_of(int workers) {
   CalibrationFile file{.time = 1'700'000'000};
   for (int r = 0; r < workers; ++r) {
@@ -139,6 +150,8 @@ TEST(CalibrationFile, ComesBackAsItWasSaved) {
   CalibrationFile file = file_of(2);
   file.model = "lenet", file.classes = 7, file.batch = 3;
   file.layers = {{{"conv1", 1, 2, {{"conv1.weight", 150, 0.5, 0.25, 1}}}}, 3.5};
+  file.ranks[1].threads_per_core = 2, file.ranks[0].work.per_selected_element = 4e-9;
+  file.ranks[0].work.per_gathered_element = 1e-9;
   const std::string path = folder / "deep/down.json";
   file.save(path);
   const CalibrationFile back = CalibrationFile::read(path);
@@ -146,6 +159,8 @@ TEST(CalibrationFile, ComesBackAsItWasSaved) {
   EXPECT_EQ(back.layers.layers[0].parameters[0].elements, 150);
   EXPECT_EQ(slowest(back.ranks).bytes_per_second, 1e8);
   EXPECT_EQ(slowest(back.ranks).sizes[0].residual.scatter, 3e-9);
+  EXPECT_EQ(slowest(back.ranks).threads_per_core, 2);
+  EXPECT_EQ(back.ranks[0].work.per_selected_element, 4e-9);
 }
 
 TEST(CalibrationFile, WhatIsNoneIsOneSentence) {
@@ -171,6 +186,7 @@ TEST(CalibrationFile, WhatIsNoneIsOneSentence) {
   EXPECT_THAT(changed("/calibration/ranks/0/bytes_per_second", 0), testing::HasSubstr("bytes_per_second is 0"));
   EXPECT_THAT(changed("/calibration/ranks/1/latency_seconds", -1), testing::HasSubstr("latency_seconds is -1"));
   EXPECT_THAT(changed("/calibration/ranks/1/work/taken_from_computing", 2), testing::HasSubstr("taken_from_computing"));
+  EXPECT_THAT(changed("/calibration/ranks/1/threads_per_core", 0.5), testing::HasSubstr("threads_per_core is 0.5"));
   EXPECT_THAT(changed("/calibration/ranks/1/codecs/bf16/encode", -1), testing::HasSubstr("bf16 is -1"));
   EXPECT_THAT(changed("/calibration/ranks/1/sizes/0/elements", 0), testing::HasSubstr("elements is 0"));
   EXPECT_THAT(changed("/calibration/ranks/1/workers", 3), testing::HasSubstr("do not belong together"));

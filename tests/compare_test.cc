@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <thread>
 
 #include "apps/bench/layers.h"
 #include "apps/child_process.h"
@@ -15,6 +17,7 @@
 #include "apps/statistics.h"
 #include "apps/text.h"
 #include "core/error.h"
+#include "dist/trainer/layer_stopwatch.h"
 #include "tests/error_of.h"
 #include "tests/program.h"
 
@@ -605,6 +608,23 @@ TEST(CompareBound, IsSilentWhereItKnowsNoLinkOrNoFormula) {
     EXPECT_TRUE(bound_of(one_layer(), plan(algorithm), {.workers = 4, .link = dist::LinkSpec{}}, 0.060)) << algorithm;
   EXPECT_THROW(bound_of({}, plan("ring"), exchange("1gbit,1ms"), 0.060), DataError);
   EXPECT_THROW(bound_of(one_layer(), "{", exchange("1gbit,1ms"), 0.060), DataError);
+}
+
+/// What waits for a core, as a thread that sleeps, counts where no core is shared.
+TEST(LayerStopwatch, WhereThreadsShareCoresCpuTimeCountsForEachOfThem) {
+  SyntheticTraining t(model_info("lenet"), 1, kCpu);
+  const auto loss_ms = [&](double threads_per_core) {
+    LayerStopwatch watch(*t.model, t.arena, threads_per_core);
+    watch.begin_step();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    watch.end_forward();
+    const dist::LayerTimes times = watch.times();
+    EXPECT_EQ(times.layers.at(0).name, "loss");
+    EXPECT_EQ(times.step_ms, times.layers[0].forward_ms);
+    return times.step_ms;
+  };
+  EXPECT_GE(loss_ms(1), 199);
+  EXPECT_LT(loss_ms(2), 199);
 }
 
 TEST(BenchLayers, CoversEveryParameterOfTheModelOnce) {

@@ -155,7 +155,24 @@ TEST(Output, ALogIsKeptWhereTheTrainingCannotBegin) {
   ASSERT_EQ(run(kTraining + save + log).exit_code, 0);
   const std::string before = file_text(dir / "log.jsonl");
   EXPECT_EQ(run(kTraining + save + log + " --lr 0.7").exit_code, 2);  // another training's folder
+  const Result again = run(kTraining + save + log);
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_TRUE(has(again.err, "run holds checkpoint-000000000002 (--save): add --resume to go on from there, or "
+                             "--overwrite to begin anew\n"))
+      << again.err;
   EXPECT_EQ(file_text(dir / "log.jsonl"), before);
+}
+
+TEST(Output, ASeedThatIsSavedAlreadyIsRefusedBeforeTheFirstTrains) {
+  const TempFolder dir;
+  ASSERT_EQ(run(kTraining + "--seed 2 --save " + (dir / "run-seed2")).exit_code, 0);
+  const std::string seeds = kTraining + "--repeat 3 --save " + (dir / "run");
+  const Result r = run(seeds);
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_TRUE(has(r.err, "run-seed2 holds checkpoint-000000000002 (--save): add --resume")) << r.err;
+  EXPECT_FALSE(fs::exists(dir / "run-seed0"));
+  EXPECT_EQ(run(seeds + " --resume").exit_code, 0);
+  EXPECT_TRUE(fs::exists(dir / "run-seed1/weights.safetensors"));
 }
 
 TEST(Output, InspectCheckpointReadsEveryByte) {

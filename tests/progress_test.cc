@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 #include <vector>
@@ -138,6 +139,18 @@ TEST_F(ProgressTest, SaysWhyThereAreFewerThreadsThanProcessors) {
   limited.limits = "of 16 processors this process may use 1";
   Progress(out_, limited).on_start(info());
   EXPECT_NE(out_.str().find(", 1 thread each (of 16 processors this process may use 1), allreduce"), std::string::npos);
+}
+
+TEST_F(ProgressTest, TheFirstLinesFitTheTerminal) {
+  Progress::Options narrow = options(true);
+  narrow.width = [] { return 40; };
+  Progress(out_, narrow).on_start(info());
+  std::istringstream lines(out_.str());
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(columns(line), 40) << line;
+  const std::string broken = out_.str();
+  out_.str("");
+  Progress(out_, options(false)).on_start(info());
+  EXPECT_GT(std::ranges::count(broken, '\n'), std::ranges::count(out_.str(), '\n'));
 }
 
 TEST_F(ProgressTest, ATerminalIsRedrawnAtMostTenTimesASecond) {

@@ -1,5 +1,9 @@
-// A training step in virtual time against arithmetic, and `laconic simulate`.
+// A training step in virtual time against arithmetic, `laconic simulate` and `laconic explain`.
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "apps/simulate/model_facts.h"
 #include "compress/slim_message.h"
@@ -454,6 +458,43 @@ TEST(Simulate, ALogIsReplayedAndExplained) {
   // A busy machine may slow the steps down, but not the measurements before them.
   EXPECT_TRUE(has(explained.out, "a link of twice the rate") || has(explained.out, "no advice is given"))
       << explained.out;
+}
+
+/// LeNet's trainings of tests/explained: 2 and 4 workers on 1 and 2 cores (AMD EPYC with AVX-512), over links of many
+/// rates, each with a line `truth`: the median step as it is, with --allow 16bit, with --allow sparse:0.01, and over a
+/// link of twice the rate.
+TEST(Simulate, AdviceIsWhatWasMeasuredWithinTenPoints) {
+  int advised = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(LACONIC_SOURCE "/tests/explained")) {
+    SCOPED_TRACE(entry.path().filename().string());
+    nlohmann::json truth;
+    std::istringstream log(file_text(entry.path()));
+    for (std::string line; std::getline(log, line);)
+      if (const auto j = nlohmann::json::parse(line); j.contains("truth")) truth = j["truth"];
+    const Result r = run("laconic explain " + entry.path().string());
+    ASSERT_EQ(r.exit_code, 0) << r.err;
+    const auto ms_behind = [&](const std::string& words) {
+      const std::size_t at = r.out.find(words);
+      EXPECT_NE(at, std::string::npos) << words << "\n" << r.out;
+      return at == std::string::npos ? 0 : std::atof(r.out.c_str() + at + words.size());
+    };
+    const double measured = truth["own_ms"];
+    if (has(r.out, "no advice is given")) {
+      const double simulated = ms_behind("The simulation of this run takes ");
+      EXPECT_GT(std::abs(simulated / measured - 1), 0.14) << r.out;
+      EXPECT_FALSE(has(r.out, "a link of twice the rate")) << r.out;
+      continue;
+    }
+    ++advised;
+    const double simulated = ms_behind("as it is, simulated");
+    EXPECT_NEAR(simulated / measured, 1, 0.16) << r.out;
+    for (const auto& [words, figure] : {std::pair{"--allow 16bit", "16bit_ms"},
+                                        {"--allow sparse:0.01", "sparse_ms"},
+                                        {"a link of twice the rate", "rate_ms"}})
+      EXPECT_NEAR(100 * ms_behind(words) / simulated, 100 * truth[figure].get<double>() / measured, 10) << words << "\n"
+                                                                                                        << r.out;
+  }
+  EXPECT_GE(advised, 6);
 }
 
 TEST(Simulate, WhatIsNoLogIsOneSentence) {

@@ -135,18 +135,17 @@ std::optional<dist::Choice> main_choice(const dist::SimulatedTraining& training)
 
 dist::WorkCosts costs_of(const SimulateOptions& o, const Run& run, MeasuredWork& measured) {
   dist::WorkCosts work{.per_message = 5e-6};
-  if (o.replayed) work = o.replayed->group.network(run.training.plan.codec).work;
+  const std::string codec = o.in_card ? "none" : run.training.plan.codec;
+  if (o.replayed) work = o.replayed->group.network(codec).work;
   if (o.bytes_added_a_second)
     work.per_added_byte = 1 / *o.bytes_added_a_second;
   else if (!o.replayed)
     work.per_added_byte = measured.added_byte();
   if (o.message_seconds) work.per_message = *o.message_seconds;
   if (o.shares_cores) work.taken_from_computing = *o.shares_cores ? 1 : 0;
-  if (run.training.plan.codec != "none" && !o.in_card) {
-    const std::string& name = run.training.plan.codec;
-    const bool known = o.replayed && o.replayed->group.codecs.contains(name);
-    const dist::CodecSpeed codec = known ? o.replayed->group.codecs.at(name) : measured.codec(name);
-    work.per_encoded_element = codec.encode, work.per_decoded_element = codec.decode;
+  if (codec != "none" && !(o.replayed && o.replayed->group.codecs.contains(codec))) {
+    const dist::CodecSpeed speed = measured.codec(codec);
+    work.per_encoded_element = speed.encode, work.per_decoded_element = speed.decode;
   }
   if (const auto choice = main_choice(run.training)) {
     dist::PlanOptions options;

@@ -43,7 +43,7 @@ class AdaComp final : public Selector {
 
 SelectorKind adacomp_selector() {
   return {"adacomp",
-          {.by_name = false, .by_k = false, .by_sign = false, .one_value = false, .needs_latest = true},
+          {.by_name = false, .by_k = false, .by_sign = false, .one_value = false, .needs_latest = true, .keeps = 0},
           [](const SelectorOptions& o) { return std::make_unique<AdaComp>(o.bin); }};
 }
 

@@ -36,14 +36,15 @@ class Dropping final : public Selector {
 }  // namespace
 
 SelectorKind dropping_selector() {
-  return {"dropping", {.by_name = false}, [](const SelectorOptions& o) {
+  return {"dropping", {.by_name = false, .keeps = 0.2}, [](const SelectorOptions& o) {
             return std::make_unique<Dropping>(o.sample, false);
           }};
 }
 
 SelectorKind dgc_selector() {
-  return {
-      "dgc", {.by_name = false}, [](const SelectorOptions& o) { return std::make_unique<Dropping>(o.sample, true); }};
+  return {"dgc", {.by_name = false, .keeps = 0.5}, [](const SelectorOptions& o) {
+            return std::make_unique<Dropping>(o.sample, true);
+          }};
 }
 
 }  // namespace laconic::compress

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "compress/cuda/choose.h"
 #include "compress/select_fast.h"
 #include "compress/selector.h"
@@ -19,7 +21,8 @@ class Fixed final : public Selector {
 
  private:
   void choose(const Offer& o, Selection& out) override {
-    fast::above(o.in.values, o.in.candidates, o.in.sign, threshold_, o.in.values.size(), scratch_, out);
+    fast::above(o.in.values, o.in.candidates, o.in.sign, threshold_, std::min(o.in.most, o.in.values.size()), scratch_,
+                out);
   }
   Steps choose_on_cuda(const Offer& o, Selection& out) override {
     return cuda_only([&] { return cuda::all_above({o.in, cuda_scratch_, out}, threshold_); });
@@ -32,9 +35,9 @@ class Fixed final : public Selector {
 }  // namespace
 
 SelectorKind fixed_selector() {
-  return {"fixed", {.by_name = false, .by_k = false, .one_magnitude = true}, [](const SelectorOptions& o) {
-            return std::make_unique<Fixed>(o.threshold);
-          }};
+  return {"fixed",
+          {.by_name = false, .by_k = false, .keeps = 0.8, .one_magnitude = true},
+          [](const SelectorOptions& o) { return std::make_unique<Fixed>(o.threshold); }};
 }
 
 }  // namespace laconic::compress

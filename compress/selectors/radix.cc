@@ -78,7 +78,7 @@ class Radix final : public Selector {
 }  // namespace
 
 SelectorKind radix_selector() {
-  return {"radix", {}, [](const SelectorOptions&) { return std::make_unique<Radix>(); }};
+  return {"radix", {.keeps = 0.5}, [](const SelectorOptions&) { return std::make_unique<Radix>(); }};
 }
 
 }  // namespace laconic::compress

@@ -51,13 +51,14 @@ class Search final : public Selector {
 }  // namespace
 
 SelectorKind search_selector() {
-  return {"search", {}, [](const SelectorOptions&) { return std::make_unique<Search>(1); }};
+  return {"search", {.keeps = 2.6}, [](const SelectorOptions&) { return std::make_unique<Search>(1); }};
 }
 
 SelectorKind sampled_selector() {
   // Values of one sign come every other time: a threshold for all of them would be too old.
-  return {
-      "sampled", {.one_value = false}, [](const SelectorOptions& o) { return std::make_unique<Search>(o.interval); }};
+  return {"sampled", {.one_value = false, .keeps = 3}, [](const SelectorOptions& o) {
+            return std::make_unique<Search>(o.interval);
+          }};
 }
 
 }  // namespace laconic::compress

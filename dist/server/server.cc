@@ -50,18 +50,17 @@ Task<> ParameterServer::begin_turn(Communicator& comm, const Shard::Unit& unit, 
   for (const int r : o_.workers) co_await send_header(comm, r, mine, down);
 }
 
-/// Buckets that ask for a turn come two at a time (turns_), the others all at once; what is encoded goes down as it
-/// will.
+/// Buckets that ask for a turn come two at a time, and about as many go; the others all at once.
 double ParameterServer::message_bytes() const {
   double bytes = 0, most_in_turn = 0;
   for (const Shard::Unit& unit : shard_.units()) {
     const auto n = static_cast<std::size_t>(unit.elements);
-    const auto coming = static_cast<double>(room_to_receive(o_.legs.up.get(), n, o_.workers.size()));
+    const auto both = static_cast<double>(room_to_receive(o_.legs.up.get(), n, o_.workers.size()) +
+                                          room_to_send(o_.legs.down.get(), n));
     if (o_.legs.takes_turn(unit.elements))
-      most_in_turn = std::max(most_in_turn, coming);
+      most_in_turn = std::max(most_in_turn, both);
     else
-      bytes += coming;
-    bytes += static_cast<double>(room_to_send(o_.legs.down.get(), n));
+      bytes += both;
   }
   return bytes + kTurns * most_in_turn;
 }

@@ -73,6 +73,7 @@ class ParameterServer {
   /// Handed to the network on the way down so far. Any thread.
   std::uint64_t bytes_down() const { return sent_.load(std::memory_order_relaxed); }
 
+  static constexpr int kTurns = 2;  ///< buckets that come at once, of those that ask for a turn
   /// Bytes of memory that it takes for messages, as Strategy::message_bytes().
   virtual double message_bytes() const;
 
@@ -113,7 +114,6 @@ class ParameterServer {
   Tensor held_;                         // by the workers, laid out like the shard; with Legs::differences
   std::vector<std::int64_t> versions_;  // by unit: updates so far
   std::vector<std::int64_t> steps_;     // by unit: of the last round
-  static constexpr int kTurns = 2;
   Turns turns_{kTurns};  // one comes while the last pieces of another do
   std::atomic<std::uint64_t> sent_{0};
 };

@@ -105,7 +105,7 @@ class Check {
     return std::accumulate(losses.end() - kMean, losses.end(), 0.0) / kMean;
   }
   void require_learning(double before, double after, const std::string& when, int workers) const {
-    const std::string exchanges = is_.every > 1 ? concat(", with ", steps_ / is_.every, " exchanges") : "";
+    const std::string exchanges = is_.every > 1 ? concat(" (", steps_ / is_.every, " exchanges)") : "";
     require_that(
         after < 0.98 * before,
         concat("it does not learn", when, ": the mean loss of the first ", kMean, " steps is ", before,

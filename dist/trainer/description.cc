@@ -155,7 +155,9 @@ void Trainer::require_memory(double bytes_per_worker) const {
 std::string Trainer::description() const {
   const MemoryNeed need = memory_need();
   const auto mib = [](double bytes) { return fmt::format("{:.1f} MiB", bytes / (1 << 20)); };
-  const double taken = o_.device.kind == Device::Kind::cuda ? 0 : static_cast<double>(o_.memory_taken);
+  constexpr double kOfKernels = 24 << 20;  // that their libraries and MPI's take in a training, of two models
+  const bool knows = o_.device.kind != Device::Kind::cuda && o_.memory_taken > 0;
+  const double taken = knows ? static_cast<double>(o_.memory_taken) + kOfKernels : 0;
   const int here = dist::ranks_under_mpirun() > 0 ? 1 : worker_.size;
   std::string memory = fmt::format("memory of a worker: {}", mib(need.total() + (here == 1 ? taken : 0)));
   for (const auto& [what, bytes] : need.parts)

@@ -16,8 +16,8 @@
 namespace laconic {
 namespace {
 
-constexpr int kWarmUpSteps = 2, kSteps = 5;
-constexpr double kSecondsForSteps = 3;
+constexpr std::size_t kWarmUpSteps = 2, kSteps = 5, kMostSteps = 50;
+constexpr double kMostSeconds = 3, kEnoughSeconds = 0.15;
 constexpr std::int64_t kUpdated = 1 << 20;  // elements
 
 /// Seconds that an update takes for an element.
@@ -44,7 +44,11 @@ dist::LayerTimes Trainer::measure_layers(double threads_per_core) {
   const auto began = Clock::now();
   {
     LayerStopwatch watch(workload_.model(), *arena_, threads_per_core);
-    for (int i = 0; i < kWarmUpSteps + kSteps && (i <= kWarmUpSteps || seconds_since(began) < kSecondsForSteps); ++i) {
+    const auto enough = [&] {
+      const double seconds = seconds_since(began);
+      return seconds > kMostSeconds || (steps.size() >= kSteps && seconds > kEnoughSeconds) || steps.size() == kMostSteps;
+    };
+    for (std::size_t i = 0; steps.empty() || !enough(); ++i) {
       watch.begin_step();
       arena_->begin_step();
       const Tensor loss = workload_.loss();

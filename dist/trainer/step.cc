@@ -66,7 +66,7 @@ void Trainer::train_step() {
       spread.rest = share.global_samples, spread.batch = share.each;  // the last of an epoch
   }
   require<Error>(own == spread.of(worker_.rank), "training: worker ", worker_.rank, " has ", own, " samples of step ",
-                 step_ + 1, ", and ", spread.of(worker_.rank), " by its place (Share::each).");
+                 step_ + 1, ", and ", spread.of(worker_.rank), " by its place. Let Workload::share() say `each`.");
   // n_k N / n: the mean over the global batch, however unevenly a short batch is spread (workers add up, then / N).
   // Computing alone, each worker follows the mean over its own samples.
   const auto weight_of = [&](std::int64_t samples) {

@@ -82,6 +82,8 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   if (worker_.servers() > 0)
     dist::check_fingerprint(worker_.engine, laconic::fingerprint(*method_, o_, worker_.servers()) + run, true);
   dist::check_fingerprint(worker_, fingerprint_ + run, true);
+  require<UsageError>(!o_.save_every || !o_.save.empty(),
+                      "`save-every` says when to write to a folder (`save`): name one, or leave it out");
   checkpoints_ = std::make_unique<Checkpointing>(worker_, o_);
   checkpoints_->claim(fingerprint_);
   first_steps_per_epoch_ = std::max<std::int64_t>(1, steps_per_epoch());

@@ -202,8 +202,10 @@ std::vector<LedgerRow> Ef21::ledger() const {
 
 double Ef21::message_bytes() const {
   double bytes = 0;
-  for (const Message& m : messages_)
+  for (const Message& m : messages_) {
     bytes += static_cast<double>(m.most) + engine().size() * static_cast<double>(kPartHeader + m.most);
+    for (const Run& run : m.runs) bytes += run.selector->bytes(run.k, run.size());
+  }
   return bytes;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <set>
 #include <utility>
 
 #include "core/clock.h"
@@ -191,17 +192,19 @@ Costs PowerSgd::costs() const {
   return costs;
 }
 
-/// P and Q, what comes of them, and once the largest matrix that they stand for.
+/// P and Q, what comes of them, and the matrices that they stand for: one at a time, but the allocator keeps blocks of
+/// each size.
 double PowerSgd::message_bytes() const {
-  double bytes = dense_.message_bytes([](const Bucket&b) { return !b.sparse(); }), largest = 0;
+  double bytes = dense_.message_bytes([](const Bucket& b) { return !b.sparse(); });
+  std::set<std::size_t> sizes;
   for_matrices([&](const Matrix& m) {
-    const std::int64_t n = m.low_rank.matrix().dim(0), rank = m.low_rank.rank();
-    const auto both = static_cast<std::size_t>(rank * std::max(n, m.low_rank.matrix().dim(1)));
-    bytes += static_cast<double>(sizeof(float)) * static_cast<double>(rank * n);
-    bytes += static_cast<double>(allreduce_room(m.wire.allreduce, engine_.size(), both, m.wire.pieces));
-    largest = std::max(largest, static_cast<double>(m.low_rank.matrix().bytes()));
+    const Tensor& matrix = m.low_rank.matrix();
+    const std::int64_t rank = m.low_rank.rank();
+    const auto longer = static_cast<std::size_t>(rank * std::max(matrix.dim(0), matrix.dim(1)));
+    bytes += static_cast<double>(sizeof(float)) * static_cast<double>(rank * matrix.dim(0));
+    bytes += static_cast<double>(allreduce_room(m.wire.allreduce, engine_.size(), longer, m.wire.pieces));
+    if (sizes.insert(matrix.bytes()).second) bytes += static_cast<double>(matrix.bytes());
   });
-  bytes += largest;
   return warmup_.kind == Warmup::Kind::none ? bytes : std::max(bytes, dense_.message_bytes());
 }
 

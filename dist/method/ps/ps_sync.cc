@@ -192,18 +192,26 @@ Costs PsSync::costs() const {
   return costs;
 }
 
-/// What goes up is encoded when the server takes it; for what comes down there is room from then on.
+/// What asks for a turn is under way in each server's turns, the rest all at once; each bucket has what is kept of its
+/// round.
 double PsSync::message_bytes() const {
-  double bytes = 0;
+  constexpr double kRound = 8 << 10;  // coroutines, requests; measured
+  const TrainingFacts& f = side_.facts;
+  double bytes = 0, most_in_turn = 0;
   for (const Bucket& b : plan().buckets) {
     const auto n = static_cast<std::size_t>(b.elements);
-    if (leads())
-      bytes +=
-          static_cast<double>(std::max(room_to_send(o_.legs.up.get(), n), room_to_receive(o_.legs.down.get(), n, 1)));
+    const auto both =
+        leads() ? static_cast<double>(room_to_send(o_.legs.up.get(), n) + room_to_receive(o_.legs.down.get(), n, 1))
+                : 0;
+    if (o_.legs.takes_turn(b.elements))
+      most_in_turn = std::max(most_in_turn, both);
+    else
+      bytes += both;
+    bytes += kRound;
     if (grouped())
       bytes += static_cast<double>(allreduce_room(b.allreduce, static_cast<int>(members_.size()), n, b.pieces));
   }
-  return bytes;
+  return bytes + ParameterServer::kTurns * (f.servers > 0 ? f.servers : f.workers) * most_in_turn;
 }
 
 /// The server's model comes into the place of the gradients, and changes places with the worker's.

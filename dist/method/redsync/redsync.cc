@@ -419,7 +419,7 @@ Costs RedSync::costs() const {
   return costs;
 }
 
-/// A warm-up begins with all, or with most.
+/// A warm-up begins with all, or with most. A packet grows while it is written.
 double RedSync::message_bytes() const {
   const std::optional<double> first = density_in_(1);
   const double density = first.value_or(options_.density), N = engine_.size();
@@ -429,7 +429,7 @@ double RedSync::message_bytes() const {
     const ResidualTensor& tensor = layer->tensor;
     const auto own = static_cast<double>(tensor.most_message_bytes(density));
     bytes += tensor.choosing_bytes(density);
-    if (!shares_indices(tensor)) bytes += layer->split ? (N + 4) * own : own + N * (kPartHeader + own);
+    if (!shares_indices(tensor)) bytes += layer->split ? (N + 6) * own : 1.5 * own + N * (kPartHeader + own);
   }
   return first ? bytes : std::max(bytes, dense_.message_bytes());
 }

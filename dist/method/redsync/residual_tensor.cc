@@ -90,6 +90,7 @@ void ResidualTensor::begin(double density) {
                      !choice_.quantised ? Sign::any
                      : turn_ % 2 == 0   ? Sign::positive
                                         : Sign::negative);
+  if (!traits().by_k && residual_.device().kind != Device::Kind::cuda) candidates_.limit(most());
 }
 
 void ResidualTensor::gather(Rows rows, float factor) {
@@ -111,10 +112,10 @@ std::size_t ResidualTensor::most_of(std::size_t k) const {
   return std::min(selector_->most(k, n), traits().by_k ? std::min(n, 2 * k) : std::max<std::size_t>(1, n / 4));
 }
 
-/// What is chosen, the candidates for it and what a selector keeps of them: indices and values.
+/// A corrected momentum makes values grow, so that more pass the last step's floor.
 double ResidualTensor::choosing_bytes(double density) const {
-  constexpr double kTimesChosen = 7;  // measured: what is kept is half more than is chosen, in memory that doubles
-  return kTimesChosen * (sizeof(std::uint32_t) + sizeof(float)) * static_cast<double>(elements_to_send(n_, density));
+  const auto k = static_cast<std::size_t>(elements_to_send(n_, density));
+  return selector_->bytes(traits().one_magnitude ? most_of(k) : k, elements(), velocity_.defined() ? 1.45 : 1);
 }
 
 Slice<const float> ResidualTensor::values() const {
@@ -126,6 +127,7 @@ Steps ResidualTensor::choose(std::int64_t step) {
   compress::SelectionInput input;
   input.values = residual_.slice();
   input.k = k_;
+  if (!traits().by_k) input.most = most();
   if (choice_.quantised) input.sign = turn_ % 2 == 0 ? Sign::positive : Sign::negative;
   input.sums = &stats_;
   input.candidates = &candidates_;

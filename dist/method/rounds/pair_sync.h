@@ -11,7 +11,7 @@ namespace laconic::dist {
 std::optional<int> partner_of(int rank, int N, std::uint64_t seed, std::int64_t step);
 
 /// Sums over two ranks instead of all. d stands in the arena's gradients, x in its values; each sends the other one
-/// message, u, and finds its own sum:
+/// message, u, and finds its own sum (whoever weighs the two scales d before):
 ///
 ///     u = d - PULL x        s = u + u' + 2 PULL x  =  d + d' + PULL (x - x')        in the place of d
 ///

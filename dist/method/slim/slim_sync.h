@@ -82,9 +82,9 @@ inline Device device_of_messages(Device device) { return device == kGhost ? kGho
 
 /// So many buckets send at once (server/turns.h), or come back.
 inline constexpr double kSlimTurns = 4;
-/// Memory for the keys and values of one choice.
+/// Memory for the keys and values of one choice; keys are drawn into half as much again.
 inline double chosen_bytes(const compress::SlimFormat& format) {
-  return static_cast<double>((sizeof(std::uint32_t) + sizeof(float)) * format.count());
+  return (1.5 * sizeof(std::uint32_t) + sizeof(float)) * static_cast<double>(format.count());
 }
 
 /// Tells GhostWork of choosing: a new core from all elements; then, for each element that travels, its draw and its
