@@ -206,7 +206,7 @@ TEST(EndToEnd, EveryLogLineHasTheFieldsPromised) {
     if (line.contains("ranks")) {
       for (const char* name : {"compute_ms", "data_ms", "exposed_ms", "sending_ms", "bytes_sent"})
         EXPECT_EQ(line["ranks"].at(name).size(), 2u) << name;
-      EXPECT_EQ(line["ranks"]["step"], steps);
+      EXPECT_EQ(line["ranks"]["last_step"], steps);
       continue;
     }
     if (line.contains("memory")) {  // the last one, where the allocator is not a sanitizer's
