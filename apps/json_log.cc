@@ -126,7 +126,7 @@ std::string to_json(const LedgerReport& r) {
 }
 
 std::string to_json(const RanksReport& r) {
-  Json ranks = {{"step", r.step}, {"steps", r.steps}};
+  Json ranks = {{"last_step", r.step}, {"steps", r.steps}};
   for (const RanksFigure& figure : kRanksFigures)
     for (const double value : r.*figure.values) ranks[figure.name].push_back(rounded(value));
   return Json{{"ranks", std::move(ranks)}}.dump();

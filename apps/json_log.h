@@ -21,8 +21,8 @@ std::string to_json(const EvalReport& report, const char* kind = "eval");
 /// The method says which figures follow (Method::ledger); one that was not measured is left out.
 std::string to_json(const LedgerReport& report);
 
-/// {"ranks":{"step":100,"steps":99,"compute_ms":[41.2,...],"data_ms":[...],"exposed_ms":[...],"sending_ms":[...],
-/// "bytes_sent":[...]}}: lists by rank.
+/// {"ranks":{"last_step":100,"steps":99,"compute_ms":[41.2,...],"data_ms":[...],"exposed_ms":[...],
+/// "sending_ms":[...],"bytes_sent":[...]}}: lists by rank.
 std::string to_json(const RanksReport& report);
 
 /// The object that --json prints on the last line: what ran, and what came of it (RunSummary), with "eval", "test" and

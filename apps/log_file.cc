@@ -47,7 +47,8 @@ void check_fields(const LogFile& log) {
 }  // namespace
 
 RanksReport ranks_from(const nlohmann::json& line) {
-  RanksReport ranks{.step = whole_in<std::int64_t>(line.at("step")), .steps = whole_in<std::int64_t>(line.at("steps"))};
+  RanksReport ranks{.step = whole_in<std::int64_t>(line.at("last_step")),
+                    .steps = whole_in<std::int64_t>(line.at("steps"))};
   constexpr std::int64_t kMost = 1'000'000'000'000;
   for (const auto& [name, values] : kRanksFigures) {
     line.at(name).get_to(ranks.*values);

@@ -22,7 +22,7 @@ template <class Kernel>
 cuda::InceptionnFound told(Device device, Kernel&& kernel) {
   const Storage there(sizeof(cuda::InceptionnFound), device);
   zero_bytes(there.data(), device, there.bytes());
-  kernel(reinterpret_cast<cuda::InceptionnFound*>(there.data()));
+  if constexpr (kCudaBuilt) kernel(reinterpret_cast<cuda::InceptionnFound*>(there.data()));
   cuda::InceptionnFound found{};
   copy_bytes(&found, kCpu, there.data(), device, sizeof found);
   return found;

@@ -50,7 +50,7 @@ Selector::~Selector() = default;
 double Selector::bytes(std::size_t k, std::size_t n, double times) const {
   constexpr double kElement = sizeof(std::uint32_t) + sizeof(float), kGrown = 1.1;
   if (traits_.same_everywhere) return 3 * kElement * static_cast<double>(k);  // drawn, sorted, and with values
-  const double chosen = kElement * static_cast<double>(most(k, n)),
+  const double chosen = kElement * static_cast<double>(traits_.by_k ? std::min(most(k, n), 2 * k) : k),
                kept = times * traits_.keeps * static_cast<double>(k);
   if (traits_.keeps == 0) return chosen;
   const auto chunk = static_cast<double>(std::min(n, cpu::kChunk));

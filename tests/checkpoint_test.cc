@@ -448,6 +448,10 @@ TEST(Checkpoint, TheSameTrainingBegunAgainReplacesNothingWithoutOverwrite) {
   fs::remove_all(folder / "checkpoint-000000000001");
   EXPECT_EQ(refusal(saving_in(folder)),
             folder.path() + " holds weights of a training (`save`): choose another folder, or add `overwrite`");
+  Recipe first_save_was_cut_off = resuming_from(folder);
+  first_save_was_cut_off.trainer.resume_if_any = true;
+  EXPECT_EQ(train(first_save_was_cut_off).steps.front().step, 1);
+  fs::remove_all(folder / "checkpoint-000000000004");
   fs::remove(folder / "weights.safetensors");
   train(saving_in(folder));  // nothing is lost
 }
@@ -558,7 +562,7 @@ TEST(Checkpoint, ARecordThatCannotBeOpenedIsSaid) {
 
 TEST(Checkpoint, AFolderThatIsOnlyClaimedStaysAsItWas) {
   TempFolder folder;
-  CheckpointStore(folder / "a/b").claim(0, "model=x", false);
+  CheckpointStore(folder / "a/b").claim(0, "model=x", CheckpointStore::Replaces::nothing);
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
@@ -567,7 +571,7 @@ TEST(Checkpoint, SignsOfARunThatWasKilledGo) {
   std::ofstream(folder / "sign-0123456789abcdef");
   std::ofstream(folder / "sign-of-mine");
   CheckpointStore store(folder.path());
-  store.claim(0, "model=x", true);
+  store.claim(0, "model=x", CheckpointStore::Replaces::all);
   store.begin();
   EXPECT_FALSE(fs::exists(folder / "sign-0123456789abcdef"));
   EXPECT_TRUE(fs::exists(folder / "sign-of-mine"));

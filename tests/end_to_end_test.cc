@@ -203,6 +203,12 @@ TEST(EndToEnd, EveryLogLineHasTheFieldsPromised) {
       EXPECT_EQ(steps + evals, 0);
       continue;
     }
+    if (line.contains("ranks")) {
+      for (const char* name : {"compute_ms", "data_ms", "exposed_ms", "sending_ms", "bytes_sent"})
+        EXPECT_EQ(line["ranks"].at(name).size(), 2u) << name;
+      EXPECT_EQ(line["ranks"]["last_step"], steps);
+      continue;
+    }
     if (line.contains("memory")) {  // the last one, where the allocator is not a sanitizer's
       EXPECT_GT(line["memory"]["activation_bytes_peak"], 0);
       EXPECT_EQ(evals, 2);

@@ -360,7 +360,7 @@ TEST(Imagenet, FourWorkersLearnPicturesByHeartStoppedOrNot) {
     const Result resumed = run(start + options + until + " --resume" + save);
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
     const std::string whole_log = p.dir / "whole.jsonl";
-    const Result whole = run(start + options + until + " --save " + (p.dir / "whole") + " --log " + whole_log);
+    const Result whole = run(start + options + until + " --overwrite --save " + (p.dir / "whole") + " --log " + whole_log);
     ASSERT_EQ(whole.exit_code, 0) << whole.err;
     const auto losses = losses_in(log);
     EXPECT_EQ(losses.size(), static_cast<std::size_t>(last));

@@ -113,14 +113,14 @@ TEST(JsonLog, WhatRanksTakeIsReadBackAsAMeanOverAllSteps) {
     log.on_step(step(201)), log.on_ranks(ranks);
   }
   const std::string text = file_text(dir.path() + "/log");
-  EXPECT_NE(text.find(R"({"ranks":{"step":101,"steps":100,"compute_ms":[40.0,400.0],"data_ms":[0.0,0.0],)"
+  EXPECT_NE(text.find(R"({"ranks":{"last_step":101,"steps":100,"compute_ms":[40.0,400.0],"data_ms":[0.0,0.0],)"
                       R"("exposed_ms":[370.0,1.0],"sending_ms":[0.0,0.0],"bytes_sent":[0.0,0.0]}})"),
             std::string::npos)
       << text;
   EXPECT_EQ(straggler_in(LogFile::read(dir.path() + "/log").ranks),
             "Worker 1 computes 412 ms a step where the others take 40.0: it holds all up.");
-  for (const char* wrong : {"3", "{}", R"({"step":1,"steps":0,"compute_ms":[]})",
-                            R"({"step":1,"steps":9,"compute_ms":[1],"data_ms":[1],"exposed_ms":[1],"sending_ms":[],)"
+  for (const char* wrong : {"3", "{}", R"({"last_step":1,"steps":0,"compute_ms":[]})",
+                            R"({"last_step":1,"steps":9,"compute_ms":[1],"data_ms":[1],"exposed_ms":[1],"sending_ms":[],)"
                             R"("bytes_sent":[1]})"}) {
     const std::string log = text + R"({"ranks":)" + wrong + "}\n";
     dir.write("wrong", {log.begin(), log.end()});

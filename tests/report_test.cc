@@ -133,7 +133,7 @@ TEST(Report, AStepIsTheMeanOfItsRound) {
 TEST(Report, NamesTheWorkerThatHoldsAllUp) {
   const TempFolder folder;
   const std::string ranks =
-      R"({"ranks":{"step":4,"steps":99,"compute_ms":[41,412,40],"data_ms":[0,0,0],"exposed_ms":[370,1,371],)"
+      R"({"ranks":{"last_step":4,"steps":99,"compute_ms":[41,412,40],"data_ms":[0,0,0],"exposed_ms":[370,1,371],)"
       R"("sending_ms":[9,9,9],"bytes_sent":[1000,1000,1000]}})"
       "\n";
   const std::string log = write(folder, "log", kRun + steps(1, 4) + ranks),

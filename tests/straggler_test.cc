@@ -98,7 +98,7 @@ TEST(Straggler, ATrainingTellsOfItsRanks) {
   EXPECT_EQ(ranks.step, 12);
   EXPECT_EQ(ranks.steps, 11) << "the first does not count";
   ASSERT_EQ(ranks.compute_ms.size(), 3u);
-  EXPECT_GE(ranks.compute_ms[1], 40);
+  EXPECT_GE(ranks.compute_ms[1], 40.0 * 8 / 11) << "it has samples in all but the last step of an epoch";
   for (std::size_t i = 0; i < 3; ++i) EXPECT_GT(ranks.bytes_sent[i], 0) << i;
   recipe.workers = 1;
   EXPECT_TRUE(train(recipe).ranks.empty()) << "alone";

@@ -42,7 +42,7 @@ SelectorKind dropping_selector() {
 }
 
 SelectorKind dgc_selector() {
-  return {"dgc", {.by_name = false, .keeps = 0.5}, [](const SelectorOptions& o) {
+  return {"dgc", {.by_name = false, .keeps = 1}, [](const SelectorOptions& o) {
             return std::make_unique<Dropping>(o.sample, true);
           }};
 }

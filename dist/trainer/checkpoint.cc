@@ -179,7 +179,7 @@ CheckpointStore::~CheckpointStore() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-void CheckpointStore::claim(int rank, const std::string& training, bool overwrite) {
+void CheckpointStore::claim(int rank, const std::string& training, Replaces replaces) {
   training_ = training;
   std::error_code error;
   for (fs::path at = directory_; !at.empty() && !fs::exists(at, error); at = at.parent_path())
@@ -190,7 +190,8 @@ void CheckpointStore::claim(int rank, const std::string& training, bool overwrit
   const AtomicFile probe(weights_path());
   if (rank != 0) return;
   lock();
-  if (!overwrite) refuse_to_replace();
+  if (replaces != Replaces::all) refuse_foreign();
+  if (replaces == Replaces::nothing) require_nothing_saved(directory_);
 }
 
 /// Two runs may make the record at once, and one of them may remove it: what counts is the file that has the name.
@@ -214,7 +215,7 @@ void CheckpointStore::lock() {
            opened.st_ino != named.st_ino);
 }
 
-void CheckpointStore::refuse_to_replace() const {
+void CheckpointStore::refuse_foreign() const {
   std::string theirs;
   if (const auto record = text_of_file(record_path())) {
     const auto j = json_or_discarded(*record);
@@ -236,7 +237,6 @@ void CheckpointStore::refuse_to_replace() const {
   if (const auto other = other_training(theirs, training_))
     throw UsageError(concat(directory_, " is of another training, with ", other->first, " where this one has ",
                             other->second, " (`save`): choose another folder, or add `overwrite`"));
-  require_nothing_saved(directory_);
 }
 
 void CheckpointStore::require_nothing_saved(const std::string& directory) {

@@ -59,12 +59,17 @@ class CheckpointStore {
   CheckpointStore& operator=(const CheckpointStore&) = delete;
   ~CheckpointStore();
 
+  /// What may be replaced that is saved here.
+  enum class Replaces : std::uint8_t {
+    nothing,  ///< the training begins
+    own,      ///< of this training: it goes on, or had saved no checkpoint yet
+    all
+  };
   /// Makes sure that `rank` can write here: makes the directory, and on rank 0 keeps other runs out while this object
   /// lives (flock). Nothing stays behind unless begin() follows.
-  /// throws UsageError  another run saves here now; or, unless `overwrite`, what is here is of another training, or
-  ///                    something is saved here
+  /// throws UsageError  another run saves here now; or what is here is not to be replaced
   ///        DataError   the directory cannot be made, or written to
-  void claim(int rank, const std::string& fingerprint, bool overwrite);
+  void claim(int rank, const std::string& fingerprint, Replaces replaces);
   /// throws UsageError  a training that began there would replace a checkpoint, or weights
   static void require_nothing_saved(const std::string& directory);
   /// From now on this is the folder of the training that has claimed it. On rank 0.
@@ -109,7 +114,7 @@ class CheckpointStore {
   std::string sign_path(const std::string& name) const { return directory_ + "/sign-" + name; }
   std::string record_path() const { return directory_ + "/run.json"; }
   void lock();
-  void refuse_to_replace() const;
+  void refuse_foreign() const;
   static void remove(const std::string& checkpoint);
 
   std::string directory_;

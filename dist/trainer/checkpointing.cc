@@ -117,11 +117,15 @@ void Checkpointing::require_same_training(const std::string& fingerprint, const 
                line(m.fingerprint, "precision"), line(fingerprint, "precision"));
 }
 
-/// Whether the checkpoint that is resumed lies there, however the folder is named.
-bool Checkpointing::goes_on_in(const std::string& directory) const {
+/// What is resumed from is compared by itself. The folder may be named otherwise than what is resumed.
+CheckpointStore::Replaces Checkpointing::replaces() const {
+  using Replaces = CheckpointStore::Replaces;
   std::error_code error;
-  return resumed_ && (o_.resume == directory ||
-                      std::filesystem::equivalent(std::filesystem::absolute(folder_).parent_path(), directory, error));
+  const auto lies_there = [&] {
+    return std::filesystem::equivalent(std::filesystem::absolute(folder_).parent_path(), o_.save, error);
+  };
+  if (o_.overwrite || (resumed_ && (o_.resume == o_.save || lies_there()))) return Replaces::all;
+  return o_.resume == o_.save ? Replaces::own : Replaces::nothing;  // the first save may have been cut off
 }
 
 StateDict Checkpointing::state() const {
@@ -129,16 +133,16 @@ StateDict Checkpointing::state() const {
   return CheckpointStore::read_rank(folder_, worker_.rank);
 }
 
-/// Rank 0 first: it finds out whose folder it is. What is resumed from is compared by itself.
+/// Rank 0 first: it finds out whose folder it is.
 void Checkpointing::claim(const std::string& fingerprint) {
   if (o_.save.empty()) return;
   const BusyAt busy("looks at the folder to save to", o_.save);
   store_ = std::make_shared<CheckpointStore>(o_.save);
   if (worker_.serves()) {
-    store_->claim(worker_.rank, "", false);  // can it write?
+    store_->claim(worker_.rank, "", CheckpointStore::Replaces::nothing);  // can it write?
     return require_one_folder();
   }
-  const auto claim = [&] { store_->claim(worker_.rank, fingerprint, o_.overwrite || goes_on_in(o_.save)); };
+  const auto claim = [&] { store_->claim(worker_.rank, fingerprint, replaces()); };
   if (worker_.rank == 0) claim();
   dist::check_fingerprint(worker_, concat("save=", o_.save));
   if (worker_.rank != 0) claim();

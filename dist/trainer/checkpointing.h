@@ -78,7 +78,7 @@ class Checkpointing {
   const Sums& await_sums();
   void complete(std::vector<FileSum> files);
   void require_one_folder();
-  bool goes_on_in(const std::string& directory) const;
+  CheckpointStore::Replaces replaces() const;
 
   dist::Worker& worker_;
   const TrainerOptions& o_;

@@ -124,7 +124,9 @@ Trainer::MemoryNeed Trainer::memory_need() const {
   double messages = strategy_->message_bytes(), served = 0;
   if (const ServerHalf* const half = servers_->half()) served = half->bytes(), messages += half->message_bytes();
   add("server", served);
-  add("messages", messages);
+  const bool known = worker_.engine.size() == 1 || !bytes_counted() ||
+                     method_->expected_bytes(plan_, arena_->parameters(), facts_).has_value();
+  add(known ? "messages" : "messages at most", messages);  // else the gradients decide
   need.server = servers_->dedicated_bytes(*method_, facts_, o_);
   arena_->set_listener(nullptr);  // nothing is computed, and nobody is to be told of gradients
   const std::int64_t most = (info().train_samples + worker_.size - 1) / worker_.size;

@@ -81,10 +81,10 @@ std::unique_ptr<ParameterServer> make_slim_server(Shard& shard, ParameterServer:
 inline Device device_of_messages(Device device) { return device == kGhost ? kGhost : kCpu; }
 
 /// So many buckets send at once (server/turns.h), or come back.
-inline constexpr double kSlimTurns = 4;
-/// Memory for the keys and values of one choice; keys are drawn into half as much again.
+inline constexpr double kSlimTurns = 2;
+/// Memory for the keys and values of one choice, about: keys are drawn into more than they need, round after round.
 inline double chosen_bytes(const compress::SlimFormat& format) {
-  return (1.5 * sizeof(std::uint32_t) + sizeof(float)) * static_cast<double>(format.count());
+  return (2 * sizeof(std::uint32_t) + sizeof(float)) * static_cast<double>(format.count());
 }
 
 /// Tells GhostWork of choosing: a new core from all elements; then, for each element that travels, its draw and its
