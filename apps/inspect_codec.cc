@@ -100,7 +100,7 @@ int inspect_codec(const std::vector<std::string>& arguments) {
   CLI::App app("What INCEPTIONN's codec makes of values: how much smaller, how far off, in what classes.",
                "laconic inspect codec");
   app.add_option("file", files,
-                 "float32 values as they lie in memory, a .safetensors file, or a folder that --dump-gradients has\n"
+                 "float32 values as they lie in memory, a .safetensors file, or a folder that --dump-gradients has "
                  "written, as DIR/step-000100; a table for each")
       ->required()
       ->type_name("FILE..");

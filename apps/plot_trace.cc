@@ -221,9 +221,9 @@ int plot_trace(const std::vector<std::string>& arguments) {
   std::string output, steps;
   std::vector<int> ranks = {0, 1};
   CLI::App app(
-      "Draws steps of a training: what each rank computed, and its messages from where they were\n"
-      "handed to the network to where they came. Blue lines lead from the backward that finished\n"
-      "gradients to their first message, green ones from the last message to the update. Several\n"
+      "Draws steps of a training: what each rank computed, and its messages from where they were "
+      "handed to the network to where they came. Blue lines lead from the backward that finished "
+      "gradients to their first message, green ones from the last message to the update. Several "
       "traces stand below one another, at one scale of time.",
       "laconic plot trace");
   app.add_option("files", files, "what --trace has written; TITLE= before it stands above it")

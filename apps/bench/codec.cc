@@ -198,7 +198,7 @@ int bench_codec(const std::vector<std::string>& arguments) {
   int rounds = 9;
   Bench bench(
       "codec",
-      "How fast codecs are on one core, in turns with memcpy, how much smaller their payloads, and their error:\n"
+      "How fast codecs are on one core, in turns with memcpy, how much smaller their payloads, and their error: "
       "the square of what is lost, as a share of that of the values.");
   bench.option("--data", data, "X",
                "alexnet, hdc (by the shares of INCEPTIONN's Table III), whole (nothing shrinks), a file of float32,\n"

@@ -16,7 +16,7 @@ int report(const std::vector<std::string>& arguments) {
   std::vector<std::string> logs, traces;
   std::string output;
   CLI::App app(
-      "One page about one or several trainings: figures, curves of loss and accuracy over steps,\n"
+      "One page about one or several trainings: figures, curves of loss and accuracy over steps, "
       "seconds and bytes, where a step's time goes, the plan, the ledger, a timeline of some steps.\n"
       "It needs nothing but a browser.",
       "laconic report");
