@@ -794,6 +794,8 @@ TEST(Trainer, WhatNeedsMoreMemoryThanThereIsIsRefused) {
   recipe.trainer.memory = 2 * 2 * elements * sizeof(float) + 1000;  // values and gradients, and no activations
   EXPECT_NE(error_of<UsageError>([&] { train(recipe); }), "");
   recipe.workers = 1;
+  recipe.trainer.memory += static_cast<std::size_t>(3 * recipe.task.batch) *  // one in use, two ahead
+                           (3 * 8 * 8 * sizeof(float) + sizeof(std::int64_t));
   EXPECT_EQ(error_of<UsageError>([&] { train(recipe); }), "");
 }
 

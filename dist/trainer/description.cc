@@ -168,7 +168,9 @@ std::string Trainer::description() const {
   if (taken > 0 && here > 1)
     memory += fmt::format("\nmemory of the process: {}: {} workers, and code, libraries and data {}",
                           mib(need.total() * here + taken), here, mib(taken));
-  if (need.server > 0) memory += "\nmemory of a server: " + mib(need.server + (here == 1 ? taken : 0));
+  if (need.server > 0)
+    memory +=
+        "\nmemory of a server: " + mib(need.server + (here == 1 && knows ? static_cast<double>(o_.memory_taken) : 0));
   const std::optional<double> sent =
       worker_.engine.size() == 1 ? 0.0 : method_->expected_bytes(plan_, arena_->parameters(), facts_);
   std::string rates;
