@@ -209,7 +209,7 @@ TEST(Gpt, ShowsItsTextAsItGoesAndAnInterruptEndsIt) {
 
 TEST(Gpt, ATextThatCannotBeWrittenEndsAtOnce) {
   const TempFolder dir;
-  const Result r = run(kSmallGpt + "--data " + some_text(dir) + " --steps 1 --generate 1000000000 > /dev/full");
+  const Result r = run(kSmallGpt + "--data " + some_text(dir) + " --steps 1 --schedule const --generate 1000000000 > /dev/full");
   EXPECT_EQ(r.exit_code, 1);
   EXPECT_EQ(r.err,
             "laconic: error: the text could not be written: No space left on device. Free some space, or send it "

@@ -386,7 +386,7 @@ TEST(Imagenet, LearnsWhatIsGenerated) {
 TEST(Imagenet, PassesOverBadFilesUpToAMost) {
   const Pictures p;
   p.dir.write("train/n01/bad.JPEG", {});
-  const std::string command = kSmallPhotos + "--data " + p.dir.path() + " --batch 4 --epochs 1 --quiet ";
+  const std::string command = kSmallPhotos + "--data " + p.dir.path() + " --batch 4 --epochs 1 --schedule const --quiet ";
   expect_photo_sentence(run(command), 1, {"train/n01/bad.JPEG is empty", "--max-bad 10"});
   const Result passed = run(command + "--max-bad 1 --color-jitter 0.4,0.4,0.4");
   EXPECT_EQ(passed.exit_code, 0);

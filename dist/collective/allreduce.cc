@@ -116,7 +116,7 @@ std::size_t allreduce_room(const std::string& allreduce, int N, std::size_t elem
   constexpr int kMostRanks = 32;  // where they are not alike, more of them do not take more each
   const auto [kind, group] = allreduce_named(allreduce);
   if (N == 1 || !kind.run || elements == 0) return 0;
-  if (kind.carrier == Carrier::mpi) return elements * sizeof(float);
+  if (!kind.cost) return elements * sizeof(float);  // MPI's own, or one that may not run on ghosts
   const bool alike = kind.alike != nullptr && kind.alike(N);
   const Tensor x = Tensor::empty({static_cast<std::int64_t>(elements)}, DType::f32, kGhost);
   const Tensor lost = keeps_losses ? Tensor::empty(x.shape(), DType::f32, kGhost) : Tensor();

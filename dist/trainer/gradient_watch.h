@@ -17,20 +17,22 @@ class GradientWatch final : public ParameterListener {
  public:
   static constexpr std::int64_t kMost = 16 << 10;
 
-  /// stops : throws where a gradient is not finite, because the sum over workers would spoil the weights
+  /// stops : a gradient that is not finite ends the training, because the sum over workers would spoil the weights
   GradientWatch(ParameterListener& next, int rank, bool stops) : next_(next), rank_(rank), stops_(stops) {}
 
   void begin_step(std::int64_t step) { step_ = step; }
   static bool looks_at(const Parameter& p) { return p.info.elements <= kMost; }
-  bool found() const { return found_; }  ///< a gradient that is not finite
+  bool found() const { return !found_.empty(); }  ///< a gradient that is not finite
+  /// After backward.   throws Error: names parameter, rank and step
+  void require_finite() const {
+    require<Error>(!stops_ || !found(), "training: the gradient of ", found_, " is not finite on rank ", rank_, " in step ",
+                   step_, ", before any exchange. Lower `lr`, or clip gradients (`clip` norm:5).");
+  }
 
-  /// throws Error: names parameter, rank and step
   void gradient_ready(Parameter& p, Rows rows) override {
-    if (!found_ && looks_at(p)) {
+    if (!found() && looks_at(p)) {
       const auto [first, count] = p.info.part(rows);
-      found_ = !raw::all_finite(p.grad().range(first, count));
-      require<Error>(!found_ || !stops_, "training: the gradient of ", p.info.name, " is not finite on rank ", rank_,
-                     " in step ", step_, ", before any exchange. Lower `lr`, or clip gradients (`clip` norm:5).");
+      if (!raw::all_finite(p.grad().range(first, count))) found_ = p.info.name;
     }
     next_.gradient_ready(p, rows);
   }
@@ -41,7 +43,7 @@ class GradientWatch final : public ParameterListener {
   const int rank_;
   const bool stops_;
   std::int64_t step_ = 0;
-  bool found_ = false;
+  std::string found_;  // the first such parameter
 };
 
 }  // namespace laconic

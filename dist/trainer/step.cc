@@ -104,6 +104,7 @@ void Trainer::train_step() {
     if (!std::isfinite(loss)) report_non_finite(loss);
     step.loss_sum += static_cast<double>(loss) * static_cast<double>(samples);
   });
+  if (gradients_) gradients_->require_finite();
   if (clips_norm() && !step.skipped) apply_clipped();
   strategy_->end_step();
   if (step_ + 1 == last_step()) strategy_->flush();  // its messages belong to this step: there is no later one
