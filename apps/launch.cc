@@ -230,8 +230,12 @@ LaunchOptions begun_again(const LaunchOptions& options, const std::function<bool
                     next.ranks, " of ", options.ranks,
                     " processes have a host (--min-workers): mend it, or let fewer go on");
   const auto save = save_of(options.app_arguments);
-  if (!save || !holds_checkpoint(*save)) return next;  // it begins as it did
   auto& words = next.app_arguments;
+  if (!save || !holds_checkpoint(*save)) {  // it begins as it did, over what a first save has left that was cut off
+    if (save && !resumes(words) && std::ranges::find(words, "--overwrite") == words.end())
+      words.emplace_back("--overwrite");
+    return next;
+  }
   words.clear();
   for (std::size_t i = 0; i < options.app_arguments.size(); ++i) {
     const std::string& word = options.app_arguments[i];

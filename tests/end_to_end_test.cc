@@ -8,8 +8,8 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <optional>
+#include <regex>
 #include <set>
 #include <sstream>
 

@@ -191,7 +191,9 @@ TEST(Launch, WhatBeginsAgainGoesOnFromTheLastCheckpoint) {
     return std::vector<std::string>(next.app_arguments.begin() + 2, next.app_arguments.end());
   };
   using Words = std::vector<std::string>;
-  EXPECT_EQ(again({"--init", "f", "--new-head"}), (Words{"--init", "f", "--new-head"})) << "there is none yet";
+  EXPECT_EQ(again({"--init", "f", "--new-head"}), (Words{"--init", "f", "--new-head", "--overwrite"})) << "there is none yet";
+  EXPECT_EQ(again({"--overwrite"}), Words{"--overwrite"});
+  EXPECT_EQ(again({"--resume"}), Words{"--resume"});
   std::filesystem::create_directory(dir / "checkpoint-000000000007");
   dir.write("checkpoint-000000000007/manifest.json", {});
   EXPECT_EQ(again({}), Words{"--resume"});
@@ -221,7 +223,7 @@ TEST(Launch, WhatBeginsAgainSavesWhereItsConfigSays) {
     const Words words = begun_again(options, [](const std::string&) { return true; }).app_arguments;
     return Words(words.begin() + 2, words.end());
   };
-  EXPECT_EQ(again(), (Words{"--init", "f"})) << "there is none yet";
+  EXPECT_EQ(again(), (Words{"--init", "f", "--overwrite"})) << "there is none yet";
   std::filesystem::create_directory(dir / "checkpoint-000000000007");
   dir.write("checkpoint-000000000007/manifest.json", {});
   EXPECT_EQ(again(), Words{"--resume"});
