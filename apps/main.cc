@@ -15,13 +15,12 @@
 
 #include "core/settings.h"
 
-extern "C" {
 /// What before_main.cc has seen. A shared library cannot have that file: there it is null in a program of one's own.
 #ifdef LACONIC_SHARED
-__attribute__((weak))
+extern "C" __attribute__((weak)) std::uintptr_t laconic_hangup_at_start[8];
+#else
+extern "C" std::uintptr_t laconic_hangup_at_start[8];
 #endif
-extern std::uintptr_t laconic_hangup_at_start[8];
-}
 
 namespace laconic {
 namespace {
@@ -95,12 +94,16 @@ void end_behind_rank_0(int exit_code) {
 }
 
 bool ignores_hangup() {
-  static const bool ignored = [] {
-    if (&laconic_hangup_at_start) return laconic_hangup_at_start[0] == 1;
-    struct sigaction now;
-    return sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
-  }();
-  return ignored;
+#ifdef LACONIC_SHARED
+  if (!laconic_hangup_at_start) {
+    static const bool ignored = [] {
+      struct sigaction now;
+      return sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+    }();
+    return ignored;
+  }
+#endif
+  return laconic_hangup_at_start[0] == 1;
 }
 
 }  // namespace laconic
