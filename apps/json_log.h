@@ -34,11 +34,11 @@ std::string run_to_json(const std::string& model, std::uint64_t seed, const std:
 /// That object with what is known when training starts: accumulate, exchange_every, overlap, total_steps.
 std::string run_to_json(const std::string& run, const RunInfo& info);
 
-/// A training as --dry-run --json tells it, for tools that run it: whatever the command line, files of options, presets and
-/// defaults have come to.
+/// A training as --dry-run --json describes it to tools that run it: what the command line, files of options, presets
+/// and defaults have come to.
 struct Described {
   std::string plan;       ///< Plan::json()
-  std::string travels;    ///< "plan": the plan is all that travels; "nothing"; "more": the method adds to it, or sends less
+  std::string travels;    ///< "plan": all that travels; "nothing"; "more": the method adds to the plan, or sends less
   std::string computing;  ///< options by which it computes: where they are equal, computing alone takes as long
   int servers = 0;        ///< dedicated ones
   std::uint64_t seed = 0;
@@ -49,9 +49,8 @@ struct Described {
 std::string to_json(const Described& training, const RunInfo& info);
 
 /// Writes a line of JSON for each step and each evaluation (JSONL), and a last one, {"memory":{"memory_bytes_peak":...,
-/// "activation_bytes_peak":...}}, where these are known: the file of --log. Each line is in the
-/// file at once, so that a run that is killed leaves all of them.
-/// Throws DataError if the file cannot be written.
+/// "activation_bytes_peak":...}}, where these are known: the file of --log. Each line is in the file at once, so that a
+/// run that is killed leaves all of them. Throws DataError if the file cannot be written.
 class JsonLog final : public Observer {
  public:
   /// A resumed run and an evaluation append; any other starts the file anew.

@@ -54,8 +54,8 @@ struct LaunchCommand {
 LaunchCommand launch_command(const LaunchOptions& options, const std::string& app_path, int cores, int columns,
                              bool root, const std::vector<std::string>& environment);
 
-/// Returns the options of the next run: on the hosts that answer, with --resume if there is a checkpoint. Where there is
-/// none it begins anew, with --overwrite: weights may lie there, of a first save that was cut off.
+/// Returns the options of the next run: on the hosts that answer, with --resume if there is a checkpoint. Where there
+/// is none, the run begins anew, with --overwrite: a first save that was cut off may have left weights.
 ///   answers  whether a host can be reached
 ///   throws LostRank if fewer than min_workers processes have a host
 LaunchOptions begun_again(const LaunchOptions& options, const std::function<bool(const std::string& host)>& answers);

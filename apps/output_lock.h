@@ -6,7 +6,7 @@
 namespace laconic {
 
 /// Keeps other runs from writing to the same outputs while it lives, by locks that the kernel frees with the process
-/// (flock). Where a file system knows no locks there are none. Empty paths, and what is no file of a disk (a pipe,
+/// (flock). On a file system without locks it keeps nobody out. Empty paths, and what is no file of a disk (a pipe,
 /// /dev/stdout), are left alone. `option` names the output in errors. All throw UsageError if another run holds it.
 class OutputLocks {
  public:
@@ -17,7 +17,7 @@ class OutputLocks {
 
   void take_file(const std::string& path, const char* option);    ///< one that is written in place; makes it
   void take_folder(const std::string& path, const char* option);  ///< makes it
-  /// One that another file takes the place of: the lock is on PATH.lock, which goes with this object.
+  /// A file that is replaced as a whole: the lock is on PATH.lock, which goes with this object.
   void take_name(const std::string& path, const char* option);
 
  private:

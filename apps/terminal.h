@@ -8,9 +8,10 @@
 
 namespace laconic {
 
-/// Columns of the terminal that standard output is, or standard error; 0 if it is none (or a dumb one). Under mpirun
-/// standard output is one of mpirun's own: whether it ends in a terminal `laconic launch` says in LACONIC_COLUMNS
-/// (without that, in none), and the width is that of the terminal where all was started, or LACONIC_COLUMNS elsewhere.
+/// Columns of the terminal that a stream is, standard output or standard error; 0 if it is none, or a dumb one. Under
+/// mpirun standard output is a terminal of mpirun's own. LACONIC_COLUMNS, which `laconic launch` sets, then says
+/// whether the output ends in a terminal; without it the answer is 0. The width is that of the terminal where all was
+/// started, or LACONIC_COLUMNS elsewhere.
 int terminal_columns(int stream = STDOUT_FILENO);
 
 /// No line of --help is longer: 100, or the columns of a narrower terminal, but at least 60.

@@ -50,8 +50,8 @@ class Codec {
   /// into their Key::scale. Only for a codec that shares scales.
   virtual float scale_of(Slice<const float>) const { return 0; }
   /// The largest magnitude that it can send: no larger finite value is given to it. A codec of a small range says so,
-  /// and what would leave it is an error of the exchange (require_sendable). One power of two for some neighbours, as
-  /// fp16 has it, takes a format through all of a float's range.
+  /// and a value beyond it is an error of the exchange (require_sendable). A power of two that neighbours share, as in
+  /// fp16, extends a format to all of a float's range.
   virtual float largest() const { return std::numeric_limits<float>::max(); }
   /// About how long a payload is, for cost functions, which have no values.
   virtual double expected_bytes(std::size_t elements) const = 0;
@@ -63,9 +63,9 @@ class OutOfRange : public Error {
   using Error::Error;
 };
 
-/// Throws OutOfRange, naming the key's step, if a value of x is beyond codec.largest(), infinity and NaN included. Costs
-/// nothing where that is a float's range, as with every codec of ours; else a pass, for which on a CUDA device the host
-/// waits.
+/// Throws OutOfRange, naming the key's step, if a value of x is beyond codec.largest(), infinity and NaN included. It
+/// costs nothing where largest() is a float's range, as with every codec of laconic. Else it is one pass, and on a CUDA
+/// device the host waits for it.
 void require_sendable(const Codec& codec, Slice<const float> x, const Key& key);
 
 /// A codec whose payload of n values has exactly max_bytes(n) bytes, 0 of none.

@@ -87,8 +87,8 @@ class Inceptionn final : public Codec {
 ///                  of 4,096) with the bound 2^(E - 8), of the values divided by 2^exponent, which is exact: their
 ///                  mean is 2^-8 to 2^-7 then
 ///
-/// No finite value is further off than the bound, which has a floor: a mean magnitude below 2^-100 counts as 2^-100. The
-/// exponent of values with an infinity or a NaN among them is 0, and of those whose sum is beyond a float's range.
+/// No finite value is further off than the bound, which has a floor: a mean magnitude below 2^-100 counts as 2^-100.
+/// The exponent of values with an infinity or a NaN among them is 0, and of those whose sum is beyond a float's range.
 /// cost    on the host one pass over memory, as Inceptionn, and two more over 4,096 values in the nearest cache; on a
 ///         CUDA device two passes more
 class RelativeInceptionn final : public Codec {

@@ -49,9 +49,9 @@ LACONIC_F16C std::size_t from_fp16_vectors(const std::byte* from, std::size_t n,
 /// The exponent is the one that brings the largest magnitude to 2^15 to 65504 (half_exponent), so that sums over any
 /// number of ranks do not overflow. A value is off by 2^-11 of itself at most, or 2^-40 of the largest of its 4,096: no
 /// more than in plain binary16, where that holds them all. To divide by the number of ranks would need no exponents,
-/// and lose more of the gradients below 6e-5, which plain binary16 rounds to multiples of 6e-8. Rounded to nearest, ties
-/// to even. NaN stays NaN; the exponent of values with an infinity or a NaN among them is 0. From 2^128 - 2^116 on a
-/// value becomes infinity. Every processor gives the same bits.
+/// and lose more of the gradients below 6e-5, which plain binary16 rounds to multiples of 6e-8. Rounded to nearest,
+/// ties to even. NaN stays NaN; the exponent of values with an infinity or a NaN among them is 0. From 2^128 - 2^116 on
+/// a value becomes infinity. Every processor gives the same bits.
 /// cost    one pass over memory, and one over 4,096 values in the nearest cache; 16 bits sent for 32
 class Fp16 final : public SizedCodec {
  public:

@@ -67,7 +67,8 @@ struct ZfpStream {
 ///
 /// The tolerance is zfp's own, and no bound of the error. At a tolerance of 1 {0, -0.48, -0.42, -0.49} is off by up to
 /// 1.42 (zfp 1.0.0; 1.4375 is the most that was seen). Each four values share an exponent, so that a small one loses
-/// more beside a large one: at 1e-9 the 2e-8 of {1, 1e-8, 2e-8, -3e-8} becomes 1.68e-8. Values on a CUDA device pass through host memory, and the host waits for them. Meson looks for the library when a build is configured.
+/// more beside a large one: at 1e-9 the 2e-8 of {1, 1e-8, 2e-8, -3e-8} becomes 1.68e-8. Values on a CUDA device pass
+/// through host memory, and the host waits for them. Meson looks for the library when a build is configured.
 /// source   Lindstrom 2014, "Fixed-rate compressed floating-point arrays"; the library is LLNL's
 /// instead  inceptionn:2^E: zfp looks for what neighbours have in common, and neighbouring gradients have nothing
 class Zfp final : public Codec {

@@ -4,8 +4,8 @@
 
 namespace laconic {
 
-/// Visits the control groups (cgroups) that this process is in by a controller, and those around them, the innermost
-/// first. A folder need not be there: inside a container the kernel names groups that cannot be seen.
+/// Visits the control groups (cgroups) that this process is in for one controller: the innermost first, then those
+/// around it. A folder need not be there: inside a container the kernel names groups that cannot be seen.
 ///   root        stands in front of /proc and /sys: a test's folder
 ///   controller  "cpu" or "memory"
 ///   visit       folder: a group's; unified: it is of version 2, whose files have other names

@@ -4,7 +4,7 @@
 
 namespace laconic {
 
-/// The processors that a process may use. The one place that asks the system for them.
+/// The processors that a process may use. No other code asks the system for them.
 struct Cores {
   int online = 1;                 ///< of the machine
   std::vector<int> allowed = {};  ///< their numbers: affinity, as taskset, a cpuset or a launcher's binding has set it

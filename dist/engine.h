@@ -59,7 +59,8 @@ class Engine {
   /// sign of life.
   virtual void wait(const Ticket& ticket) = 0;
   /// submit and wait, on slot 0: for broadcasts, checks and evaluation. Not counted as exposed. `device`: as
-  /// Operation's. `patiently`: as if a rank were busy all the time, for others may be in a program that does not say so.
+  /// Operation's. `patiently`: as if a rank were busy all the time, since others may be in a program that does not say
+  /// so.
   virtual void run(std::string name, std::function<Task<>(Communicator&)> body, Device device = kCpu,
                    bool patiently = false) = 0;
   /// Waits for everything submitted so far.

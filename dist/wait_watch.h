@@ -35,11 +35,11 @@ class WaitWatch {
   bool due() const { return seconds_since(last_beat_) >= beat_seconds_; }
   /// Listens to the notes of other ranks, and tells them what this one waits for if it waits long already.
   void exchange_notes();
-  /// Says on stderr, again and again, what files this rank waits for, and at what it works longer than the time-out while
-  /// others may wait for it.
+  /// Says on stderr, again and again, for which files this rank waits. Also says what it works at for longer than the
+  /// time-out, while others may wait for it.
   void tell_what_takes_long();
   /// Throws LostRank if nothing has moved for the time-out, in a wait since then. While a rank is busy, or in a patient
-  /// wait, only for a rank that has given no sign of life for so long.
+  /// wait, it throws only for a rank that has given no sign of life for so long.
   void require_in_time(Clock::time_point since, bool patient) const;
 
   void moved() { last_progress_ = Clock::now(); }  ///< something came, left or was submitted

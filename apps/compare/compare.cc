@@ -357,8 +357,8 @@ class Comparison {
   std::map<std::string, std::optional<dist::LayerTimes>> layers_;  // by how they are measured
 };
 
-/// Asks the app what its options come to where words do not tell it: the ranks of each set, and the seed. A set that the app
-/// refuses stays as it is, and fails with the app's own sentence.
+/// Asks the app what its options come to, where the words of a set do not tell its ranks, or the seed. A set that the
+/// app refuses stays as it is, and fails with the app's own sentence.
 void ask_app(CompareOptions& o, const std::string& app) {
   bool seed_is_known = value_of(o.common, "--seed").has_value();
   const ScratchFolder folder("compare");

@@ -60,8 +60,8 @@ std::optional<Cost> allreduce_cost(const std::string& allreduce, int N, double b
                                    const compress::Codec* codec = nullptr);
 
 /// Bytes of memory that one rank's allreduce of so many floats takes at once for messages that come, or pass through a
-/// codec: of those that take most, measured on ghosts. Where there is no formula of the cost as many as are summed, an
-/// estimate; of NCCL's none.
+/// codec: on the rank that takes most, measured on ghosts. Where there is no formula of the cost it is an estimate, the
+/// bytes of the summed floats; for NCCL it is 0.
 ///   keeps_losses : what encoding loses stays on the rank (Hops::lost)
 std::size_t allreduce_room(const std::string& allreduce, int N, std::size_t elements, int pieces,
                            const compress::Codec* codec = nullptr, bool keeps_losses = false);

@@ -65,8 +65,8 @@ struct Planned {
 /// throws DataError if the times are of another model, Error if the plan's method is not allowed
 double predict_step(const PlanningFacts& facts, const Plan& plan);
 
-/// Seconds of a step with this plan, as make_best_plan() compares the best: by the real collectives, unless the group is
-/// too large for that.   throws as predict_step()
+/// Seconds of a step with this plan, as make_best_plan() compares the best ones: by the real collectives, unless the
+/// group is too large for them.   throws as predict_step()
 double simulate_plan(const PlanningFacts& facts, const Plan& plan);
 
 /// Chooses a plan for `sync` allreduce: sizes of buckets and of chunks, an allreduce for each bucket, and a codec among

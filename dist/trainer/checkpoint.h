@@ -59,7 +59,7 @@ class CheckpointStore {
   CheckpointStore& operator=(const CheckpointStore&) = delete;
   ~CheckpointStore();
 
-  /// What may be replaced that is saved here.
+  /// What this training may replace here.
   enum class Replaces : std::uint8_t {
     nothing,  ///< the training begins
     own,      ///< of this training: it goes on, or had saved no checkpoint yet

@@ -87,8 +87,8 @@ void Trainer::measure_network() {
   facts_.residual_seconds = residual.gather + residual.select;
 }
 
-/// Adds what choosing from residuals takes as the plan may do it, or else as RedSync would, of the slowest worker: so the
-/// log tells what RedSync would give. All measure at once.
+/// Adds what choosing from residuals takes on the slowest worker: as the plan may do it, or else as RedSync does it, so
+/// that the log tells what RedSync would give. All workers measure at once.
 void Trainer::measure_choosing(const dist::Allowed& allowed, dist::WorkCosts& work) {
   constexpr std::int64_t kLeast = 1 << 14, kMost = 1 << 22;  // elements: more than caches hold
   const auto chooses = [](const dist::MethodChoice& m) { return m.method->traits().chooses; };

@@ -21,9 +21,10 @@ inline constexpr RanksFigure kRanksFigures[] = {{"compute_ms", &RanksReport::com
 RanksReport joined(const RanksReport& a, const RanksReport& b);
 
 /// Names the worker that all others wait for, in a sentence with a full stop: one that computes, or waits for its data,
-/// for more than 1.5 times as long as the median worker; else one whose link takes its messages at less than a third
-/// of the rate of the next. Where two neighbours are slow to send, a link between them or of one of them is.
-/// Empty where there is none, or where fewer than ten steps or less than a tenth of a step tell of it.
+/// for more than 1.5 times as long as the median worker, by a millisecond and a tenth of a step at least. Else, of
+/// three workers or more, names one whose link takes its messages at less than a third of the rate of the next, and
+/// that waits for a fifth of a step at least; or two neighbours that send so slowly, since a link of one of them is
+/// slow. Empty where there is none, or after fewer than ten steps.
 std::string straggler_in(const RanksReport& ranks);
 
 }  // namespace laconic

@@ -7,9 +7,9 @@ namespace laconic::dist {
 bool refuses_single_copy();
 
 /// Before MPI starts: lets ranks of one machine copy messages through shared memory, twice, where they cannot read each
-/// other's memory. Open MPI only finds out message by message: it prints a line for each (4.1), or waits for ever. That
-/// is where the kernel refuses it, or where this rank is in other user or process namespaces than the process that
-/// started it: in a container of its own. What the user sets (mpirun --mca, environment) stays.
+/// other's memory. Open MPI finds that out only message by message: it prints a line for each (4.1), or waits for ever.
+/// They cannot where the kernel refuses it, or where this rank is in other user or process namespaces than the process
+/// that started it, as in a container of its own. What the user sets (mpirun --mca, environment) stays.
 void avoid_single_copy();
 
 }  // namespace laconic::dist

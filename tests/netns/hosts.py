@@ -17,7 +17,7 @@ from netns import SCRIPT, down, named, netns
 APPS = sys.argv[1]
 HOSTS = ('10.41.0.1', '10.41.0.2', '10.41.0.3')
 SSH = """#!/bin/bash
-# Runs a command on a host, as ssh does, by the agent of netns.sh.
+# Runs a command on a host, as ssh does, by the script that netns.sh has made.
 while [[ $1 == -* ]]; do case $1 in -o | -p | -l) shift 2 ;; *) shift ;; esac; done
 exec {agent} "$@"
 """

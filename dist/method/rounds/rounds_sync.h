@@ -19,8 +19,8 @@ namespace laconic::dist {
 ///     after H steps              d = x - w starts on its way: the pseudo-gradient, summed by AllreduceSync; or the
 ///                                largest elements of it and of what is left of earlier ones, summed by TopKSync;
 ///                                or it meets that of one other worker only, and the two x pull each other: PairSync
-///     TAU steps later            D = mean of d over the workers, weighed by the samples that each has seen in the
-///     round
+///     TAU steps later            D = mean of d over the workers, weighed by the samples that each has
+///                                seen in the round
 ///                                v = m v + D
 ///                                with pairs: mean over the pair, + (GAMMA / lr) (x - mean of x over the pair)
 ///                                x -= lr D  (sgd),  lr v  (momentum),  lr (D + m v)  (nesterov)
