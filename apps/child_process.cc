@@ -53,7 +53,9 @@ constexpr int kToWrite = O_WRONLY | O_CREAT | O_TRUNC;
 
 bool is_for_others(std::string_view entry) {
   return entry.starts_with("OPENBLAS_") || entry.starts_with("OMP_") || entry.starts_with("GOMP_") ||
-         entry.starts_with("KMP_") || entry.starts_with("OMPI_") || entry.starts_with("PMIX_");
+         entry.starts_with("KMP_") || entry.starts_with("OMPI_") || entry.starts_with("PMIX_") ||
+         entry.starts_with("PMI_RANK=") || entry.starts_with("PMI_SIZE=") || entry.starts_with("RANK=") ||
+         entry.starts_with("WORLD_SIZE=") || entry.starts_with("SLURM_STEP_NUM_TASKS=");
 }
 
 std::vector<std::string> own_environment() {

@@ -9,7 +9,8 @@
 namespace laconic {
 
 /// Whether an entry of an environment, "NAME=value", was meant for another program or another run of MPI: OPENBLAS_*,
-/// OMP_*, GOMP_*, KMP_*, OMPI_* and PMIX_*. None of them is handed down to the programs that are started here.
+/// OMP_*, GOMP_*, KMP_*, OMPI_* and PMIX_*, and by which a launcher tells its processes how many they are. None of them is
+/// handed down to the programs that are started here.
 bool is_for_others(std::string_view entry);
 
 /// This process's environment, as "NAME=value".

@@ -232,8 +232,7 @@ LaunchOptions begun_again(const LaunchOptions& options, const std::function<bool
   const auto save = save_of(options.app_arguments);
   auto& words = next.app_arguments;
   if (!save || !holds_checkpoint(*save)) {  // it begins as it did, over what a first save has left that was cut off
-    if (save && !resumes(words) && std::ranges::find(words, "--overwrite") == words.end())
-      words.emplace_back("--overwrite");
+    if (save && std::ranges::find(words, "--overwrite") == words.end()) words.emplace_back("--overwrite");
     return next;
   }
   words.clear();

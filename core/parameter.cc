@@ -93,12 +93,19 @@ ParameterArena::ParameterArena(const std::vector<std::shared_ptr<Parameter>>& re
     p->leaf_->grad = {}, p->leaf_->written = false;
   }
   release_unused_memory(kCpu);  // where the values were before: there are never three copies
-  gradients_ = Tensor::zeros({size_}, DType::f32, device);
+  try {
+    gradients_ = Tensor::zeros({size_}, DType::f32, device);
+  } catch (...) {
+    leave_parameters();
+    throw;
+  }
   for (const auto& p : parameters_)
     p->leaf_->grad = gradients_.range(p->info.offset, p->info.elements).view(p->info.shape);
 }
 
-ParameterArena::~ParameterArena() {
+ParameterArena::~ParameterArena() { leave_parameters(); }
+
+void ParameterArena::leave_parameters() {
   for (const auto& p : parameters_) p->arena_ = nullptr;
   for (const auto& p : left_out_) --p->arenas_without_;
 }

@@ -149,6 +149,7 @@ class ParameterArena {
 
  private:
   friend class Parameter;
+  void leave_parameters();
   void announce(Parameter& p);
   void announce(Parameter& p, Rows rows);
   std::vector<std::shared_ptr<Parameter>> parameters_, left_out_;

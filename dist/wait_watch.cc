@@ -49,8 +49,7 @@ void WaitWatch::exchange_notes() {
 void WaitWatch::tell_what_takes_long() {
   const std::optional<BusyThread::Now> now = busy();
   if (!now || (!now->with_files && transport_->size() == 1)) return;
-  if (told_of_ != now->since) told_of_ = told_at_ = now->since;
-  if (seconds_since(told_at_) < std::max(o_.tell_seconds, now->with_files ? 0.0 : o_.timeout_seconds)) return;
+  if (seconds_since(std::max(told_at_, now->since)) < std::max(o_.tell_seconds, now->with_files ? 0.0 : o_.timeout_seconds)) return;
   told_at_ = Clock::now();
   std::fputs(concat("laconic: note: rank ", transport_->rank(), " ", now->text, "\n").c_str(), stderr);
 }

@@ -75,7 +75,7 @@ class WaitWatch {
   Clock::time_point last_busy_{};            // when a rank, this one or another, last said that it was
   std::string last_operation_;               // that ended
   std::vector<Sign> signs_;                  // by rank
-  Clock::time_point told_of_{}, told_at_{};  // when that began of which was told last, and when
+  Clock::time_point told_at_{};  // when it was last said what takes long
 
   std::atomic<Phase> phase_{Phase::forward};
   std::atomic<const std::string*> place_{nullptr};

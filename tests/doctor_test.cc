@@ -284,6 +284,11 @@ TEST(DoctorNetwork, DockersBridgeIsNoNetworkOfTheHosts) {
                   "Mend: laconic launch --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0\n"));
   facts.hosts[1].interfaces[0].name = "ens3";  // no name is right on both
   EXPECT_TRUE(has(complaints_and_mends(facts), "btl_tcp_if_include 10.0.0.0/24 "));
+  facts.hosts[1].interfaces[0].address = "10.1.0.2";  // a router joins them: there is no right network to name
+  for (Passage& p : facts.passages)
+    if (p.to == 1 && p.address != "172.17.0.1") p.address = "10.1.0.2";
+  EXPECT_EQ(judged(facts).mca, (std::vector<std::string>{"--mca", "btl_tcp_if_exclude", "127.0.0.0/8,172.17.0.0/16",
+                                                         "--mca", "oob_tcp_if_exclude", "127.0.0.0/8,172.17.0.0/16"}));
 }
 
 TEST(DoctorNetwork, LongMessagesThatDoNotPassAreTheMtu) {

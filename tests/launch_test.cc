@@ -193,7 +193,7 @@ TEST(Launch, WhatBeginsAgainGoesOnFromTheLastCheckpoint) {
   using Words = std::vector<std::string>;
   EXPECT_EQ(again({"--init", "f", "--new-head"}), (Words{"--init", "f", "--new-head", "--overwrite"})) << "there is none yet";
   EXPECT_EQ(again({"--overwrite"}), Words{"--overwrite"});
-  EXPECT_EQ(again({"--resume"}), Words{"--resume"});
+  EXPECT_EQ(again({"--resume", "old"}), (Words{"--resume", "old", "--overwrite"}));
   std::filesystem::create_directory(dir / "checkpoint-000000000007");
   dir.write("checkpoint-000000000007/manifest.json", {});
   EXPECT_EQ(again({}), Words{"--resume"});

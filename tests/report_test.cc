@@ -235,7 +235,8 @@ TEST(Report, SeedsAreAMeanBetweenTheLowestAndTheHighest) {
   const TempFolder folder;
   const auto log = [&](const std::string& name, double error, int last) {
     return write(folder, name,
-                 kRun + steps(1, last) + concat(R"({"eval":{"epoch":1,"loss":1,"top1_error":)", error, "}}\n"));
+                 kRun + steps(1, last) +
+                     concat(R"({"eval":{"epoch":1,"loss":)", error / 5, R"(,"top1_error":)", error, "}}\n"));
   };
   const auto run = runs_on(report_page({{.title = "three",
                                          .log = log("a", 10, 4),
@@ -245,6 +246,9 @@ TEST(Report, SeedsAreAMeanBetweenTheLowestAndTheHighest) {
   EXPECT_EQ(run["evals"]["value"], nlohmann::json({75}));
   EXPECT_EQ(run["evals"]["low"], nlohmann::json({60}));
   EXPECT_EQ(run["evals"]["high"], nlohmann::json({90}));
+  EXPECT_EQ(run["evals"]["loss"], nlohmann::json({5}));
+  EXPECT_EQ(run["evals"]["loss_low"], nlohmann::json({2}));
+  EXPECT_EQ(run["evals"]["loss_high"], nlohmann::json({8}));
   EXPECT_EQ(run["seeds"], 3);
   EXPECT_EQ(run["step_ms"], nlohmann::json({7, 6, 8}));
   EXPECT_EQ(run["ratio"], nlohmann::json({0.5, 0.25, 1}));

@@ -366,11 +366,14 @@ void ask_app(CompareOptions& o, const std::string& app) {
     if (!asks_app(o, set)) continue;
     const std::string out = folder.path() + "/out";
     if (run_to_files(joined(joined({app}, words_of(o, set)), {"--dry-run", "--json"}), out, folder.path() + "/err",
-                     [] { return true; }) != 0)
+                     [] { return !interrupted.load(); }) != 0)
       continue;
     const auto described = json_or_discarded(last_line_of(out));
     if (!described.is_object()) continue;
-    set.ranks = o.launch > 0 ? o.launch : described.value("workers", 1) + described.value("servers", 0);
+    const int ranks = described.value("workers", 1) + described.value("servers", 0);
+    require<UsageError>(o.learn == 0 || o.launch == 0 || ranks == o.launch, "--learn trains without --launch, with ",
+                        ranks, " of its ", o.launch, " ranks ('", set.label, "'): give --workers too");
+    set.ranks = o.launch > 0 ? o.launch : ranks;
     if (!std::exchange(seed_is_known, true)) o.seed = described.value("seed", o.seed);
   }
 }
@@ -384,7 +387,12 @@ int compare(const std::vector<std::string>& arguments) {
     return 0;
   }
   const std::string app = find_app(o.app, "compare"), self = std::filesystem::read_symlink("/proc/self/exe").string();
+  struct sigaction action = {};
+  action.sa_handler = on_compare_interrupt;
+  for (const int s : {SIGINT, SIGTERM}) sigaction(s, &action, nullptr);
+  if (!ignores_hangup()) sigaction(SIGHUP, &action, nullptr);
   ask_app(o, app);
+  if (interrupted) return 128 + interrupted;
   if (o.dry_run) {
     for (int r = 0; r < o.repeat; ++r)
       for (const auto& set : o.sets)
@@ -394,10 +402,6 @@ int compare(const std::vector<std::string>& arguments) {
                      shell_line(command_of(o, set, app, self, o.seed + static_cast<std::uint64_t>(r), "LOG", run)));
     return 0;
   }
-  struct sigaction action = {};
-  action.sa_handler = on_compare_interrupt;
-  for (const int s : {SIGINT, SIGTERM}) sigaction(s, &action, nullptr);
-  if (!ignores_hangup()) sigaction(SIGHUP, &action, nullptr);
   return Comparison(o, app, self).run(shell_word(program_invocation_name) + " compare " + shell_line(arguments));
 }
 

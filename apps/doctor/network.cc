@@ -146,16 +146,23 @@ class Judgement {
     return {"--mca", "btl_tcp_if_include", which, "--mca", "oob_tcp_if_include", which};
   }
 
-  /// Docker gives its bridge the same address on every machine.
+  /// Docker gives its bridge the same address on every machine. Where routers join the hosts there is no right network
+  /// to name, and the wrong ones are left out.
   void one_that_is_not_one() {
     const Network* const right = best();
+    const bool all_reach = found_.all.empty();  // separated() has found nothing
+    std::string wrong = "127.0.0.0/8";
+    for (const Network& network : networks_)
+      if (!network.joins_any()) wrong += "," + network.name;
     for (const Network& network : networks_) {
       if (network.joins_any()) continue;
       if (right) found_.mca = mca(*right);
+      if (!right && all_reach)
+        found_.mca = {"--mca", "btl_tcp_if_exclude", wrong, "--mca", "oob_tcp_if_exclude", wrong};
       add(Verdict::broken,
           fmt::format("{} is {} on {}, who do not reach each other there: Open MPI may take it", network.called(),
                       network.name, names(network)),
-          right ? "laconic launch " + join(found_.mca, " ") : "bring the hosts into one network (docs/clusters.md)");
+          !found_.mca.empty() ? "laconic launch " + join(found_.mca, " ") : "bring the hosts into one network (docs/clusters.md)");
     }
   }
 

@@ -182,8 +182,18 @@ void answer_peers() {
                      ::getsockname(listener, reinterpret_cast<sockaddr*>(&own), &size) == 0,
                  "doctor: no port can be opened (", std::strerror(errno), ").");
   std::thread([listener, word] {
-    for (int fd; (fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)) >= 0 || errno == EINTR;)
-      if (fd >= 0) std::thread(answer, fd, word).detach();
+    while (true) {
+      const int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+      if (fd < 0) {  // no descriptor is free, as with very many hosts
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        continue;
+      }
+      try {
+        std::thread(answer, fd, word).detach();
+      } catch (const std::system_error&) {
+        ::close(fd);
+      }
+    }
   }).detach();
   std::printf("%d %s%s\n", ntohs(own.sin_port), word.c_str(), interfaces_here().c_str());
   std::fflush(stdout);
@@ -196,11 +206,15 @@ void answer_peers() {
       while (words >> peer) peers.push_back(peer);
       std::vector<std::string> answers(peers.size(), "no");
       std::vector<std::thread> asking;
-      for (std::size_t i = 0; i < peers.size(); ++i)
+      constexpr std::size_t kAtOnce = 64;
+      for (std::size_t i = 0; i < peers.size(); ++i) {
         asking.emplace_back([&peers, &answers, i] {
           if (connected(Peer(peers[i]))) answers[i] = "yes";
         });
-      for (std::thread& each : asking) each.join();
+        if (asking.size() < kAtOnce && i + 1 < peers.size()) continue;
+        for (std::thread& each : asking) each.join();
+        asking.clear();
+      }
       answer = join(answers, " ");
     } else {
       double seconds = 0;

@@ -390,20 +390,23 @@ void take_mean_losses(const std::vector<RunFigures>& seeds, RunFigures& run) {
 
 /// Puts means over seeds in the place of one run's evaluations, the lowest and the highest beside them.
 void take_mean_evals(const std::vector<RunFigures>& seeds, Json& evals) {
-  Json& values = evals["value"];
-  Json low = values, high = values;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    std::vector<double> of_all;
-    if (values[i].is_number()) of_all.push_back(values[i].get<double>());
-    for (const RunFigures& other : seeds)
-      if (i < other.evals.size())
-        if (const Json value = quality_of(other.evals[i].second).value; value.is_number())
-          of_all.push_back(value.get<double>());
-    if (of_all.empty()) continue;
-    low[i] = std::ranges::min(of_all), high[i] = std::ranges::max(of_all);
-    values[i] = std::accumulate(of_all.begin(), of_all.end(), 0.0) / static_cast<double>(of_all.size());
-  }
-  evals["low"] = std::move(low), evals["high"] = std::move(high);
+  const auto take = [&](const char* figure, const char* lowest, const char* highest, const auto& of) {
+    Json& values = evals[figure];
+    Json low = values, high = values;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      std::vector<double> of_all;
+      if (values[i].is_number()) of_all.push_back(values[i].get<double>());
+      for (const RunFigures& other : seeds)
+        if (i < other.evals.size())
+          if (const Json value = of(other.evals[i].second); value.is_number()) of_all.push_back(value.get<double>());
+      if (of_all.empty()) continue;
+      low[i] = std::ranges::min(of_all), high[i] = std::ranges::max(of_all);
+      values[i] = std::accumulate(of_all.begin(), of_all.end(), 0.0) / static_cast<double>(of_all.size());
+    }
+    evals[lowest] = std::move(low), evals[highest] = std::move(high);
+  };
+  take("value", "low", "high", [](const nlohmann::json& eval) { return quality_of(eval).value; });
+  take("loss", "loss_low", "loss_high", [](const nlohmann::json& eval) { return number_or_null(eval, "loss"); });
 }
 
 Json object(const ReportedRun& run) {

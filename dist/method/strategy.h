@@ -55,6 +55,9 @@ class Strategy : public ParameterListener {
   /// How far this rank's parameters were from the joint model that was shown last: the 2-norm of the difference, over
   /// that of the model. Nothing where ranks are equal.
   virtual std::optional<double> drift() const { return {}; }
+  /// What this worker's parameter counts in the joint model, where workers hold different ones: weight_of() since all
+  /// held the same. Nothing: since training began.
+  virtual std::optional<double> weight_in_mean(const Parameter&) const { return {}; }
 
   /// Save and load the state that a checkpoint needs besides parameters and optimiser. Called after a flush. Names
   /// begin with the strategy's. What is saved says how it goes over to another number of workers (Join); load() is

@@ -126,7 +126,8 @@ Trainer::MemoryNeed Trainer::memory_need() const {
   add("server", served);
   const bool known = worker_.engine.size() == 1 || !bytes_counted() ||
                      method_->expected_bytes(plan_, arena_->parameters(), facts_).has_value();
-  add(known ? "messages" : "messages at most", messages);  // else the gradients decide
+  add(known ? "messages" : "messages at most", messages);
+  if (!known) need.at_most = messages;
   need.server = servers_->dedicated_bytes(*method_, facts_, o_);
   arena_->set_listener(nullptr);  // nothing is computed, and nobody is to be told of gradients
   const std::int64_t most = (info().train_samples + worker_.size - 1) / worker_.size;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <exception>
+#include <map>
 
 #include "core/atomic_file.h"
 #include "core/parallel.h"
@@ -90,7 +91,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   agree_on_plan();
   make_strategy();
   arena_->set_listener(listener());
-  if (o_.memory > 0 && (worker_.rank == 0 || dist::ranks_under_mpirun() > 0)) require_memory(memory_need().total());
+  if (o_.memory > 0 && (worker_.rank == 0 || dist::ranks_under_mpirun() > 0)) require_memory(memory_need().least());
   figures_.reserve_slot();
   if (checkpoints_->resumed())
     restore();
@@ -273,6 +274,7 @@ void Trainer::find_position() {
   }
   first_steps_per_epoch_ = m.first_steps_per_epoch.value_or(
       std::max<std::int64_t>(1, std::llround(static_cast<double>(steps_per_epoch()) * worker_.size / m.workers)));
+  if (o_.epoch_steps) first_steps_per_epoch_ = std::min(first_steps_per_epoch_, *o_.epoch_steps);
   DataPosition others = *m.position;
   std::int64_t own = 0;
   if (!others.trained.empty() && others.trained.back().workers == worker_.size) {
@@ -466,7 +468,13 @@ dist::RankState Trainer::state() const {
   const Join model = is_.same_bits || !is_.joins ? each : Join::mean;  // nothing that they have learned is left out
   const double weight = samples_.weight(worker_.size);
   const StateDict weights = this->weights();
-  for (const auto& [name, tensor] : weights) state.set("model/" + name, tensor, model, weight);
+  std::map<std::string, double> of_strategy;
+  for (const auto& p : arena_->parameters())
+    if (const auto own = strategy_->weight_in_mean(*p)) of_strategy[p->info.name] = *own;
+  for (const auto& [name, tensor] : weights) {
+    const auto own = of_strategy.find(name);
+    state.set("model/" + name, tensor, model, own == of_strategy.end() ? weight : own->second);
+  }
   for (const auto& [name, text] : weights.texts()) state.set_text("model/" + name, text);
   for (const auto& [name, tensor] : workload_.model().named_buffers())
     if (is_.joins && weights.contains(name)) state.set("model/" + name, tensor, Join::mean, weight);  // statistics

@@ -200,8 +200,10 @@ class Trainer {
   /// Memory that one worker needs, in bytes, by what it is for, and what a dedicated server needs.
   struct MemoryNeed {
     std::vector<std::pair<std::string, double>> parts{};  ///< without those that have none
+    double at_most = 0;  ///< of these: messages whose size the gradients decide
     double server = 0;
     double total() const;
+    double least() const { return total() - at_most; }
   };
   MemoryNeed memory_need() const;
   void require_memory(double bytes_per_worker) const;

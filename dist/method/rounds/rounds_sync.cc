@@ -236,12 +236,16 @@ double RoundsSync::message_bytes() const {
   return std::max(exchange_->message_bytes(), dense_ ? dense_->message_bytes() : 0);
 }
 
+std::optional<double> RoundsSync::weight_in_mean(const Parameter& p) const {
+  return weight_among(seen_[fragment_of(p)].since_equal, engine_.rank());
+}
+
 void RoundsSync::show_joint_model() {
   const Tensor mean = arena_.gradients();
   mean.copy_from(arena_.values());
   if (engine_.size() > 1) {
     for (const auto& p : arena_.parameters())
-      if (const double weight = weight_among(seen_[fragment_of(*p)].since_equal, engine_.rank()); weight != 1)
+      if (const double weight = *weight_in_mean(*p); weight != 1)
         raw::scale(rows_in(mean, *p, p->all_rows()), static_cast<float>(weight));
     engine_.run(
         "mean of the workers' models", [&](Communicator& comm) { return ring_allreduce(comm, mean.slice()); },

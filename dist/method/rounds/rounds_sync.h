@@ -75,6 +75,7 @@ class RoundsSync final : public Strategy {
   void show_joint_model() override;
   void hide_joint_model() override { joint_.hide(); }
   std::optional<double> drift() const override { return joint_.drift(); }
+  std::optional<double> weight_in_mean(const Parameter& p) const override;
 
   /// "rounds/outer", "rounds/velocity", when fragments are taken over, the samples seen, and what encoding has lost.
   void save(RankState& state) const override;
