@@ -658,12 +658,14 @@ TEST(EndToEnd, ADiskThatIsFullLeavesTheOldCheckpointAndNoHalfFile) {
 
 TEST(EndToEnd, ALossThatIsNoNumberNamesStepAndLayer) {
   const std::string common = " --data synthetic:100,20 --lr 1e20 --schedule const --batch 4 --quiet ";
-  expect_sentence(run("mnist" + common), 1, {"not a number", "step ", "conv1.weight"});
+  // Its loss is still finite in step 2, and what comes of it in backward is not.
+  const std::vector<std::string> told{"the gradient of ", " is not finite on rank ", " in step 2", "--lr"};
+  expect_sentence(run("mnist" + common), 1, told);
   expect_sentence(run("cifar10 --workers 3" + common), 1, {"step 2", "layer "});
   const Result skipping = run("mnist --on-nan skip --epochs 1 --workers 2" + common);
   EXPECT_EQ(skipping.exit_code, 0) << skipping.err;
   if (!mpirun_is_there()) return;
-  expect_sentence(run("laconic launch -n 3 mnist" + common), 1, {"step ", "conv1.weight"});
+  expect_sentence(run("laconic launch -n 3 mnist" + common), 1, told);
 }
 
 /// Three ranks that train for ever under `laconic launch`, in a TMPDIR of their own.
