@@ -1,4 +1,4 @@
-// What happens before main(), and before any library's constructor, in laconic's programs and in those that are linked
+// Runs before main(), and before any library's constructor, in laconic's programs and in those that are linked
 // with the static library. The linker refuses .preinit_array in a shared library.
 #include <fcntl.h>
 #include <signal.h>

@@ -30,7 +30,7 @@ inline constexpr StepPart kStepParts[] = {
     {"updates", "update_ms", "update"},      {"choosing what to send", "select_ms", "select"},
     {"waiting for data", "data_ms", "data"}, {"waiting for gradients", "exposed_ms", "wait"}};
 
-/// What a line {"ranks": ...} holds. Throws nlohmann's exception if it is none.
+/// Reads a line {"ranks": ...}. Throws nlohmann's exception if it is none.
 RanksReport ranks_from(const nlohmann::json& ranks);
 
 /// Steps from exchange to exchange, by the `run` of a log; 1 where it does not say.

@@ -15,7 +15,8 @@
 
 #include "core/settings.h"
 
-/// What before_main.cc has seen. A shared library cannot have that file: there it is null in a program of one's own.
+/// SIGHUP's action, as before_main.cc has seen it. A shared library cannot have that file, so in a program of one's own
+/// it is null there.
 #ifdef LACONIC_SHARED
 extern "C" __attribute__((weak)) std::uintptr_t laconic_hangup_at_start[8];
 #else

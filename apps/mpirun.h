@@ -6,8 +6,8 @@
 
 namespace laconic {
 
-/// What may start the ranks of this build: "mpirun" where PATH has one, then those that lie beside the MPI that is
-/// loaded (Debian's mpirun.openmpi first).
+/// Names the programs that may start the ranks of this build: "mpirun" where PATH has one, then those that lie beside
+/// the MPI that is loaded (Debian's mpirun.openmpi first).
 std::vector<std::string> mpirun_candidates();
 
 /// The one of them that was chosen.

@@ -23,7 +23,7 @@ struct Passage {
   double bits_per_second = 0;  ///< of a long message; 0: not measured
 };
 
-/// What is between hosts.
+/// The network between hosts, as it was measured.
 struct NetworkFacts {
   struct Host {
     std::string name;
@@ -48,7 +48,7 @@ NetworkFindings judged(const NetworkFacts& facts);
 ///   laconic  path of the program, on all hosts
 NetworkFacts measured_network(const std::vector<std::string>& hosts, const std::string& laconic);
 
-/// What runs on each host meanwhile, `laconic doctor --peer`: prints a port, a word that nobody else knows, and this
+/// Runs on each host meanwhile, as `laconic doctor --peer`: prints a port, a word that nobody else knows, and this
 /// machine's interfaces, and then answers each line of its input with one, until that ends.
 ///   reach ADDRESS:PORT:WORD ...         whether that process answers there: for each "yes" or "no"
 ///   send ADDRESS:PORT:WORD SECONDS      BYTES SECONDS of a long message, or "stalled"
