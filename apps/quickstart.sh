@@ -74,4 +74,4 @@ echo "(--sync redsync); half a minute:"
 echo
 echo "Every step is a line of JSON in $build/quickstart.jsonl. More to try:"
 echo "  $build/apps/mnist --help"
-echo "  $build/apps/laconic launch -n 4 mnist --epochs 1    the same, as processes, over MPI"
+echo "  $build/apps/laconic launch -n 4 mnist --epochs 1    the same over MPI"
