@@ -79,7 +79,7 @@ std::optional<Texts> texts_in(std::vector<std::string> words, const Settings& se
   return texts;
 }
 
-/// What --compute-only leaves without effect: the exchange, and what is written but for a log.
+/// Whether --compute-only leaves the setting its effect: not that of the exchange, nor of outputs other than a log.
 bool has_effect_on_computing(const Setting& s) {
   return s.scope == Scope::model || (s.scope == Scope::output &&
                                      (s.name == "log" || s.name == "quiet" || s.name == "json" || s.name == "dry-run"));

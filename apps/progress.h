@@ -24,7 +24,8 @@ class Progress final : public Observer {
     std::function<double()> seconds;  ///< a clock; default the steady one
     std::string limits{};             ///< of the processors (Cores::limits); empty: all may be used
   };
-  /// What fits standard output: a terminal or not (terminal_columns()), its present width, the locale's encoding.
+  /// Returns the form that fits standard output: whether it is a terminal (terminal_columns()), its present width, and
+  /// the locale's encoding.
   static Options for_stdout();
 
   Progress(std::ostream& out, Options options);

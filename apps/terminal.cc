@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kSecondsBetweenLines = 20;
 
-/// What the terminal says; `otherwise` if it does not.
+/// Returns the width that the terminal tells; `otherwise` if it tells none.
 int columns_of(int terminal, int otherwise) {
   winsize size{};
   return ::ioctl(terminal, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : otherwise;

@@ -20,7 +20,7 @@ std::size_t help_columns();
 /// Returns the text with its lines broken at blanks where the terminal is narrower; as it is where there is none.
 std::string for_terminal(const std::string& text);
 
-/// What a tool says on stderr while it works, a line at a time. A terminal has it redrawn; elsewhere it is said at most
+/// Says on stderr what a tool is doing, a line at a time. A terminal has it redrawn; elsewhere it is said at most
 /// every 20 s.
 class StatusLine {
  public:
@@ -29,9 +29,9 @@ class StatusLine {
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
 
-  /// What goes on now.
+  /// Says what goes on now.
   void show(const std::string& text);
-  /// What has come to its end: a line that stays.
+  /// Says what has come to its end, in a line that stays.
   void line(const std::string& text);
   void clear();
 

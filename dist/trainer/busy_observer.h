@@ -4,7 +4,8 @@
 
 namespace laconic {
 
-/// Tells another observer, while this rank is busy with that: it may write to a slow disk, or export a model.
+/// Passes each report on to another observer. Meanwhile this rank is busy, for that one may write to a slow disk, or
+/// export a model.
 class BusyObserver final : public Observer {
  public:
   explicit BusyObserver(Observer& to) : to_(to) {}
