@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <set>
 
-#include "apps/terminal.h"
-#include "apps/text.h"
+#include "apps/common/terminal.h"
+#include "apps/common/text.h"
 
 namespace laconic {
 

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/settings.h"
+#include "core/base/settings.h"
 
 namespace CLI {
 class App;

@@ -5,14 +5,14 @@
 
 #include "apps/bench/bench.h"
 #include "apps/compare/compare.h"
-#include "apps/launch.h"
+#include "apps/launch/launch.h"
 #include "apps/main.h"
 #include "apps/programs.h"
-#include "apps/terminal.h"
-#include "apps/text.h"
-#include "apps/tools.h"
-#include "apps/version.h"
-#include "core/error.h"
+#include "apps/common/terminal.h"
+#include "apps/common/text.h"
+#include "apps/common/tools.h"
+#include "apps/common/version.h"
+#include "core/base/error.h"
 
 namespace {
 

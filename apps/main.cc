@@ -13,7 +13,7 @@
 #include <new>
 #include <thread>
 
-#include "core/settings.h"
+#include "core/base/settings.h"
 
 /// SIGHUP's action, as before_main.cc has seen it. A shared library cannot have that file, so in a program of one's own
 /// it is null there.

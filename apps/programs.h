@@ -37,7 +37,7 @@ struct Program {
   /// A task of one's own, a worker's part of it (dist/trainer/supervised.h trains any model on any data). It is made by
   /// every worker on its own thread. `models`, `reads` and `images` have no use then.
   std::function<std::unique_ptr<Workload>(OwnTaskOptions, const dist::Worker&)> task{};
-  /// Adds options of one's own (core/settings.h), by names that no other option has. It may be called several times,
+  /// Adds options of one's own (core/base/settings.h), by names that no other option has. It may be called several times,
   /// and what is given may be read several times: to be assigned, not added. Ranks and resumed runs must have the same.
   std::function<void(Settings&)> settings{};
 };

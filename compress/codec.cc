@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "compress/residual.h"
+#include "compress/choose/residual.h"
 #include "core/raw.h"
 
 namespace laconic::compress {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "compress/bytes.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/slice.h"
 
 namespace laconic::compress {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "compress/codecs.h"
-#include "compress/selector.h"
-#include "core/parallel.h"
-#include "core/random.h"
+#include "compress/choose/selector.h"
+#include "core/base/parallel.h"
+#include "core/base/random.h"
 
 namespace laconic::compress {
 namespace {

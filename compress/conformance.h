@@ -10,7 +10,7 @@ namespace laconic::compress {
 /// that is broken and the values
 void check_codec(const std::string& codec);
 
-/// Tries the same of a selector, as `selector` names it, and compress/selector.h: indices that ascend with the values
+/// Tries the same of a selector, as `selector` names it, and compress/choose/selector.h: indices that ascend with the values
 /// that stand there, no more than most() says, one sign where one is asked for, the same choice on any number of
 /// threads, with candidates and without, and after its state was saved and loaded; and NaNs refused. In host memory.
 /// Takes a tenth of a second.

@@ -3,7 +3,7 @@
 #include <deque>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/stream.h"
 
 namespace laconic::compress {

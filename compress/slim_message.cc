@@ -6,10 +6,10 @@
 
 #include "compress/cuda/scatter.h"
 #include "compress/mirrored.h"
-#include "compress/random_subset.h"
+#include "compress/choose/random_subset.h"
 #include "compress/sparse_message.h"
 #include "core/dispatch.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace laconic::compress {
 namespace {

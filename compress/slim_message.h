@@ -5,7 +5,7 @@
 
 #include "compress/bytes.h"
 #include "compress/codec.h"
-#include "compress/slim.h"
+#include "compress/choose/slim.h"
 
 namespace laconic::compress {
 

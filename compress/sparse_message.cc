@@ -11,7 +11,7 @@
 #include "compress/mirrored.h"
 #include "core/dispatch.h"
 #include "core/host_copy.h"
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 #include "core/stream.h"
 
 namespace laconic::compress {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/scoped.h"
+#include "core/base/scoped.h"
 #include "core/tensor.h"
 
 namespace laconic {

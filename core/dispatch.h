@@ -2,7 +2,7 @@
 #include <type_traits>
 
 #include "core/cuda/select.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/memory.h"
 
 namespace laconic {

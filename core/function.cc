@@ -6,7 +6,7 @@
 
 #include "core/ops/functions.h"
 #include "core/ops/reduce.h"
-#include "core/random.h"
+#include "core/base/random.h"
 #include "core/raw.h"
 
 namespace laconic {

@@ -13,8 +13,8 @@
 #include <optional>
 #include <set>
 
-#include "core/atomic_file.h"
-#include "core/error.h"
+#include "core/base/atomic_file.h"
+#include "core/base/error.h"
 #include "core/state.h"
 
 namespace laconic {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/device.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace laconic {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/atomic_file.h"
+#include "core/base/atomic_file.h"
 #include "core/tensor.h"
 
 namespace laconic {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/memory.h"
 #include "core/shape.h"
 #include "core/slice.h"

@@ -10,9 +10,9 @@
 #include <sstream>
 #include <tuple>
 
-#include "core/atomic_file.h"
-#include "core/error.h"
-#include "core/json.h"
+#include "core/base/atomic_file.h"
+#include "core/base/error.h"
+#include "core/base/json.h"
 #include "data/input_file.h"
 #include "data/utf8.h"
 

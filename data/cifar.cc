@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/image_source.h"
 #include "data/input_file.h"
 #include "data/synthetic.h"

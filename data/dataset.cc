@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/digest.h"
 
 namespace laconic {

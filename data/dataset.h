@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "core/random.h"
+#include "core/base/random.h"
 #include "core/tensor.h"
 
 namespace laconic {

@@ -7,7 +7,7 @@
 #include <jerror.h>
 // clang-format on
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/image_codec.h"
 
 namespace laconic {

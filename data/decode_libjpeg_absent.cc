@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/image_codec.h"
 
 namespace laconic {

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <memory>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/image_codec.h"
 
 namespace {

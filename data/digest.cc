@@ -2,7 +2,7 @@
 
 #include <zlib.h>
 
-#include "core/random.h"
+#include "core/base/random.h"
 
 namespace laconic {
 

@@ -1,6 +1,6 @@
 #include "data/image_dataset.h"
 
-#include "core/catalogue.h"
+#include "core/base/catalogue.h"
 #include "data/cifar.h"
 #include "data/digest.h"
 #include "data/mnist.h"

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <thread>
 
-#include "core/atomic_file.h"
-#include "core/error.h"
+#include "core/base/atomic_file.h"
+#include "core/base/error.h"
 #include "data/input_file.h"
 
 namespace laconic {

@@ -9,7 +9,7 @@
 #include <map>
 #include <optional>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/image_pack.h"
 #include "data/input_file.h"
 #include "data/synthetic.h"

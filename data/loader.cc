@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/raw.h"
 
 namespace laconic {

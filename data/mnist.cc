@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/input_file.h"
 #include "data/synthetic.h"
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "core/cpu/simd.h"
-#include "core/error.h"
-#include "core/random.h"
+#include "core/base/error.h"
+#include "core/base/random.h"
 
 namespace laconic {
 namespace {

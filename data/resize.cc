@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/cpu/simd.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace laconic {
 namespace {

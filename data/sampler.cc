@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
-#include "core/error.h"
-#include "core/random.h"
+#include "core/base/error.h"
+#include "core/base/random.h"
 
 namespace laconic {
 

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <utility>
 
-#include "core/error.h"
-#include "core/random.h"
+#include "core/base/error.h"
+#include "core/base/random.h"
 
 namespace laconic {
 namespace {

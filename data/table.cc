@@ -8,8 +8,8 @@
 #include <optional>
 #include <set>
 
-#include "core/error.h"
-#include "core/parse.h"
+#include "core/base/error.h"
+#include "core/base/parse.h"
 #include "data/input_file.h"
 
 namespace laconic {

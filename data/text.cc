@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <set>
 
-#include "core/error.h"
-#include "core/parse.h"
+#include "core/base/error.h"
+#include "core/base/parse.h"
 #include "data/bpe.h"
 #include "data/digest.h"
 #include "data/input_file.h"

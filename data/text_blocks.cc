@@ -4,8 +4,8 @@
 #include <limits>
 #include <numeric>
 
-#include "core/error.h"
-#include "core/random.h"
+#include "core/base/error.h"
+#include "core/base/random.h"
 #include "data/input_file.h"
 
 namespace laconic {

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/settings.h"
+#include "core/base/settings.h"
 #include "dist/collective/meeting.h"
-#include "dist/thread_engine.h"
+#include "dist/engine/thread_engine.h"
 #include "dist/transport/linked.h"
 #include "dist/transport/local.h"
 #include "dist/transport/mpi.h"

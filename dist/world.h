@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/engine.h"
+#include "dist/engine/engine.h"
 #include "dist/transport/linked.h"
 
 namespace laconic::dist {

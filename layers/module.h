@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/parameter.h"
-#include "core/random.h"
+#include "core/base/random.h"
 #include "core/state.h"
 
 namespace laconic {

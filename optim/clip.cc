@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "core/parse.h"
+#include "core/base/parse.h"
 #include "core/raw.h"
 #include "core/update.h"
 

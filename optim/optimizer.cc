@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/catalogue.h"
+#include "core/base/catalogue.h"
 #include "core/host_copy.h"
 
 namespace laconic {

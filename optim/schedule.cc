@@ -6,7 +6,7 @@
 #include <numbers>
 #include <string_view>
 
-#include "core/parse.h"
+#include "core/base/parse.h"
 
 namespace laconic {
 namespace {

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/update.h"
 #include "optim/optimizer.h"
 

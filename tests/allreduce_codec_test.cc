@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "compress/codecs.h"
-#include "compress/value_bits.h"
+#include "compress/codecs/value_bits.h"
 #include "dist/method/allreduce/allreduce_sync.h"
 #include "tests/dense_training.h"
 #include "tests/error_of.h"

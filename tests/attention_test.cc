@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 #include "layers/layers.h"
 #include "tests/each_vector.h"
 #include "tests/error_of.h"

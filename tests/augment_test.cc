@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace laconic {
 namespace {

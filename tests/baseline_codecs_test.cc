@@ -9,9 +9,9 @@
 
 #include "compress/codecs.h"
 #include "compress/cpu/isa.h"
-#include "compress/draws.h"
-#include "compress/value_bits.h"
-#include "core/random.h"
+#include "compress/codecs/draws.h"
+#include "compress/codecs/value_bits.h"
+#include "core/base/random.h"
 #include "tests/error_of.h"
 #include "tests/test_devices.h"
 #include "tests/values_of.h"

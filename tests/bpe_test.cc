@@ -12,8 +12,8 @@
 #include <regex>
 #include <sstream>
 
-#include "core/error.h"
-#include "core/random.h"
+#include "core/base/error.h"
+#include "core/base/random.h"
 #include "data/text.h"
 #include "error_of.h"
 #include "fuzz.h"

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "dist/planner/calibration_file.h"
-#include "dist/planner/stream_rate.h"
+#include "dist/predict/calibration_file.h"
+#include "dist/predict/stream_rate.h"
 #include "tests/error_of.h"
 #include "tests/program.h"
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <set>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/synthetic.h"
 #include "tests/error_of.h"
 #include "tests/gzip.h"

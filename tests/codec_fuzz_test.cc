@@ -16,8 +16,8 @@
 #include <string>
 
 #include "compress/codecs.h"
-#include "compress/inceptionn.h"
-#include "compress/lacc.h"
+#include "compress/inceptionn/inceptionn.h"
+#include "compress/inceptionn/lacc.h"
 #include "tests/each_isa.h"
 #include "tests/fuzz.h"
 #include "tests/fuzz/targets.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compress/codec.h"
-#include "core/random.h"
+#include "core/base/random.h"
 #include "dist/collective/allreduce.h"
 #include "dist/collective/ring_halves.h"
 #include "tests/collective_costs.h"

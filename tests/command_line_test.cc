@@ -15,7 +15,7 @@
 #include <string>
 #include <thread>
 
-#include "apps/text.h"
+#include "apps/common/text.h"
 #include "dist/collective/allreduce.h"
 #include "dist/method/method.h"
 #include "tests/fake_mpirun.h"

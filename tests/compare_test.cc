@@ -10,13 +10,13 @@
 #include <thread>
 
 #include "apps/bench/layers.h"
-#include "apps/child_process.h"
+#include "apps/launch/child_process.h"
 #include "apps/compare/bound.h"
 #include "apps/compare/learning.h"
 #include "apps/compare/table.h"
-#include "apps/statistics.h"
-#include "apps/text.h"
-#include "core/error.h"
+#include "apps/common/statistics.h"
+#include "apps/common/text.h"
+#include "core/base/error.h"
 #include "dist/trainer/layer_stopwatch.h"
 #include "tests/error_of.h"
 #include "tests/program.h"

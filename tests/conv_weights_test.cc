@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/cpu/onednn.h"
-#include "core/parallel.h"
-#include "core/random.h"
+#include "core/base/parallel.h"
+#include "core/base/random.h"
 
 namespace laconic {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/kernels/products.h"
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 #include "tests/values_of.h"
 
 /// A convolution's three passes beside their naive sums, for kernels of our own.

@@ -1,9 +1,9 @@
-#include "core/cores.h"
+#include "core/base/cores.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/temp_folder.h"
 
 namespace laconic {

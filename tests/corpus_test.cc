@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 #include "tests/fuzz.h"
 #include "tests/fuzz/targets.h"
 #include "tests/temp_folder.h"

@@ -1,5 +1,5 @@
 // The cosine transform of blocks, against its definition in double.
-#include "compress/dct.h"
+#include "compress/codecs/dct.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <numbers>
 
-#include "core/random.h"
+#include "core/base/random.h"
 
 namespace laconic::compress {
 namespace {

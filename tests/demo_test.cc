@@ -5,8 +5,8 @@
 #include <cstring>
 #include <numbers>
 
-#include "core/parallel.h"
-#include "core/random.h"
+#include "core/base/parallel.h"
+#include "core/base/random.h"
 #include "tests/dense_training.h"
 #include "tests/error_of.h"
 #include "tests/on_host.h"

@@ -7,7 +7,7 @@
 
 #include "core/raw.h"
 #include "dist/method/strategy.h"
-#include "dist/plan.h"
+#include "dist/plan/plan.h"
 #include "tests/unwatched.h"
 #include "tests/whole_forward.h"
 

@@ -9,7 +9,7 @@
 
 #include "apps/doctor/findings.h"
 #include "apps/doctor/network.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/program.h"
 
 namespace laconic {

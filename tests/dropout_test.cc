@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "core/parallel.h"
-#include "core/random.h"
+#include "core/base/parallel.h"
+#include "core/base/random.h"
 #include "core/raw.h"
 #include "layers/layers.h"
 #include "tests/cuda_devices.h"

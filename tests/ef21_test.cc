@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/parallel.h"
-#include "core/random.h"
+#include "core/base/parallel.h"
+#include "core/base/random.h"
 #include "dist/collective/meeting.h"
 #include "tests/dense_training.h"
 #include "tests/error_of.h"

@@ -7,7 +7,7 @@
 
 #include "core/ops/reduce.h"
 #include "core/ops/reshape.h"
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 #include "layers/layers.h"
 #include "tests/cuda_devices.h"
 #include "tests/error_of.h"

@@ -13,8 +13,8 @@
 #include <set>
 #include <sstream>
 
-#include "core/cores.h"
-#include "core/error.h"
+#include "core/base/cores.h"
+#include "core/base/error.h"
 #include "core/state.h"
 #include "core/stream.h"
 #include "tests/cuda_devices.h"
@@ -250,7 +250,7 @@ TEST(HowTrainingsEnd, AnInterruptEndsInOrderAndCanBeResumed) {
   EXPECT_EQ(losses_in(log), losses_in(dir.path() + "/u.jsonl"));
 }
 
-// A handler on such a thread could overwrite values of the heap (listen_to_signals of apps/train.cc).
+// A handler on such a thread could overwrite values of the heap (listen_to_signals of apps/training/train.cc).
 TEST(HowTrainingsEnd, AnInterruptReachesNoThreadThatComputes) {
   TempFolder dir;
   Background training("mnist --data synthetic:200,20 --workers 2 --batch 8 --epochs 100000 --threads 1 --quiet --log " +

@@ -4,12 +4,12 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/clock.h"
-#include "dist/busy.h"
+#include "core/base/clock.h"
+#include "dist/engine/busy.h"
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/meeting.h"
 #include "dist/collective/ring_allreduce.h"
-#include "dist/thread_engine.h"
+#include "dist/engine/thread_engine.h"
 #include "dist/transport/local.h"
 #include "tests/error_of.h"
 #include "tests/on_ranks.h"

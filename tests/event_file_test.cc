@@ -1,4 +1,4 @@
-#include "apps/event_file.h"
+#include "apps/look/event_file.h"
 
 #include <gtest/gtest.h>
 

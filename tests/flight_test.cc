@@ -1,5 +1,5 @@
 // The flight recorder: what it keeps, what a rank was at, and files that are damaged.
-#include "dist/flight.h"
+#include "dist/engine/flight.h"
 
 #include <gtest/gtest.h>
 

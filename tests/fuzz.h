@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "core/error.h"
-#include "core/random.h"
+#include "core/base/error.h"
+#include "core/base/random.h"
 
 namespace laconic {
 

@@ -1,5 +1,5 @@
 // Letting a language model write: chances, temperatures, what is never written.
-#include "apps/generate.h"
+#include "apps/training/generate.h"
 
 #include <gtest/gtest.h>
 

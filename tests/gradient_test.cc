@@ -24,7 +24,7 @@
 #include "core/ops/recurrent.h"
 #include "core/ops/reduce.h"
 #include "core/ops/reshape.h"
-#include "core/random.h"
+#include "core/base/random.h"
 #include "core/raw.h"
 #include "tests/on_both.h"
 

@@ -8,7 +8,7 @@
 
 #include "compress/codecs.h"
 #include "compress/cpu/groups.h"
-#include "core/random.h"
+#include "core/base/random.h"
 #include "tests/error_of.h"
 
 namespace laconic::compress {

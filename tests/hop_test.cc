@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "compress/codecs.h"
-#include "core/random.h"
+#include "core/base/random.h"
 #include "dist/collective/ring_allreduce.h"
 #include "tests/coded_collectives.h"
 #include "tests/pairwise.h"

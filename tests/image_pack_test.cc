@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/error.h"
-#include "core/random.h"
+#include "core/base/error.h"
+#include "core/base/random.h"
 #include "tests/error_of.h"
 #include "tests/image_files.h"
 #include "tests/temp_folder.h"

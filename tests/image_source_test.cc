@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/error_of.h"
 #include "tests/image_files.h"
 #include "tests/temp_folder.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "compress/inceptionn.h"
+#include "compress/inceptionn/inceptionn.h"
 #include "tests/error_of.h"
 #include "tests/values_of.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "compress/inceptionn.h"
+#include "compress/inceptionn/inceptionn.h"
 
 namespace laconic::compress {
 
@@ -81,7 +81,7 @@ inline float decompress_bounded(int exponent, CodedValue v) {
 
 }  // namespace steps
 
-/// Algorithm 2 in mode published; in bounded its classes with rounding by the bound (compress/inceptionn.h).
+/// Algorithm 2 in mode published; in bounded its classes with rounding by the bound (compress/inceptionn/inceptionn.h).
 inline CodedValue compress_value(InceptionnMode mode, int exponent, float value) {
   return mode == InceptionnMode::published ? steps::compress_published(exponent, std::bit_cast<std::uint32_t>(value))
                                            : steps::compress_bounded(exponent, value);

@@ -1,4 +1,4 @@
-#include "compress/inceptionn.h"
+#include "compress/inceptionn/inceptionn.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 #include <limits>
 #include <random>
 
-#include "core/random.h"
+#include "core/base/random.h"
 #include "tests/each_isa.h"
 #include "tests/error_of.h"
 #include "tests/inceptionn_steps.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "apps/trace_file.h"
+#include "apps/look/trace_file.h"
 #include "core/state.h"
 #include "tests/inceptionn_steps.h"
 #include "tests/program.h"

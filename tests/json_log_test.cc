@@ -1,4 +1,4 @@
-#include "apps/json_log.h"
+#include "apps/look/json_log.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "apps/log_file.h"
-#include "apps/progress.h"
-#include "core/error.h"
+#include "apps/look/log_file.h"
+#include "apps/training/progress.h"
+#include "core/base/error.h"
 #include "dist/method/method.h"
 #include "dist/trainer/straggler.h"
 #include "tests/temp_folder.h"

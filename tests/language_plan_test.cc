@@ -4,7 +4,7 @@
 #include <map>
 
 #include "dist/method/redsync/method.h"
-#include "dist/plan.h"
+#include "dist/plan/plan.h"
 #include "layers/models/language_model.h"
 
 namespace laconic::dist {

@@ -1,4 +1,4 @@
-#include "apps/launch.h"
+#include "apps/launch/launch.h"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <map>
 
-#include "apps/foreign_launcher.h"
-#include "apps/mpirun.h"
-#include "apps/mpirun_notes.h"
-#include "core/error.h"
+#include "apps/launch/foreign_launcher.h"
+#include "apps/launch/mpirun.h"
+#include "apps/launch/mpirun_notes.h"
+#include "core/base/error.h"
 #include "tests/error_of.h"
 #include "tests/temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "compress/layer_drop.h"
+#include "compress/choose/layer_drop.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/random.h"
+#include "core/base/random.h"
 #include "tests/test_devices.h"
 
 namespace laconic::compress {

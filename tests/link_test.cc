@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace laconic::dist {
 namespace {

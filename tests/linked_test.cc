@@ -5,8 +5,8 @@
 
 #include <numeric>
 
-#include "core/clock.h"
-#include "core/random.h"
+#include "core/base/clock.h"
+#include "core/base/random.h"
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/meeting.h"
 #include "dist/collective/ring_allreduce.h"

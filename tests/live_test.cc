@@ -1,4 +1,4 @@
-#include "apps/report/live.h"
+#include "apps/look/report/live.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "apps/json_log.h"
-#include "apps/report/report.h"
-#include "core/error.h"
+#include "apps/look/json_log.h"
+#include "apps/look/report/report.h"
+#include "core/base/error.h"
 #include "tests/program.h"
 
 namespace laconic {

@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/synthetic.h"
 #include "tests/error_of.h"
 

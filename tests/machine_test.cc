@@ -1,4 +1,4 @@
-#include "apps/machine.h"
+#include "apps/common/machine.h"
 
 #include <gtest/gtest.h>
 

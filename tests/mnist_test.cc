@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <set>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/input_file.h"
 #include "data/synthetic.h"
 #include "tests/error_of.h"

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "compress/nic.h"
+#include "compress/inceptionn/nic.h"
 #include "core/slice.h"
 #include "tests/inceptionn_steps.h"
 
-/// INCEPTIONN's network card (compress/nic.h) in software: its engines burst by burst, bit for bit what the codec
+/// INCEPTIONN's network card (compress/inceptionn/nic.h) in software: its engines burst by burst, bit for bit what the codec
 /// writes, with the clock cycles that they take. The engines are pipelines; what is counted is their throughput, not
 /// the few cycles from first input to first output, which the paper does not tell. source: INCEPTIONN section VI-A,
 /// Figs. 9 and 10

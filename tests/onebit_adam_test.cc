@@ -7,8 +7,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/parallel.h"
-#include "core/random.h"
+#include "core/base/parallel.h"
+#include "core/base/random.h"
 #include "core/raw.h"
 #include "optim/optimizer.h"
 #include "tests/error_of.h"

@@ -9,9 +9,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "core/parallel.h"
-#include "core/random.h"
+#include "core/base/error.h"
+#include "core/base/parallel.h"
+#include "core/base/random.h"
 #include "core/raw.h"
 #include "core/update.h"
 #include "optim/clip.h"

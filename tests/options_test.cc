@@ -1,16 +1,16 @@
-#include "apps/options.h"
+#include "apps/training/options.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>
 
-#include "apps/device_options.h"
-#include "apps/machine.h"
-#include "apps/task.h"
-#include "apps/text.h"
+#include "apps/training/device_options.h"
+#include "apps/common/machine.h"
+#include "apps/training/task.h"
+#include "apps/common/text.h"
 #include "core/dispatch.h"
-#include "core/processor.h"
+#include "core/base/processor.h"
 #include "core/stream.h"
 #include "data/synthetic.h"
 #include "tests/cuda_devices.h"

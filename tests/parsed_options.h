@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/options.h"
+#include "apps/training/options.h"
 
 /// Options of a program that trains LeNet.
 namespace laconic::parsed_options {

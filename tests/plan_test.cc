@@ -1,4 +1,4 @@
-#include "dist/plan.h"
+#include "dist/plan/plan.h"
 
 #include <gtest/gtest.h>
 

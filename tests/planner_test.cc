@@ -1,6 +1,6 @@
 // The planner: its predictions against the real collectives in virtual time, its choice against all there are, and what
 // it makes of a network that is known.
-#include "dist/planner/planner.h"
+#include "dist/predict/planner.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <cstdio>
 
 #include "apps/simulate/model_facts.h"
-#include "dist/planner/simulation.h"
+#include "dist/predict/simulation.h"
 #include "tests/error_of.h"
 #include "tests/on_ranks.h"
 #include "tests/pairwise.h"

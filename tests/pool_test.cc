@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "core/kernels/images.h"
-#include "core/parallel.h"
-#include "core/random.h"
+#include "core/base/parallel.h"
+#include "core/base/random.h"
 #include "core/raw.h"
 #include "tests/cuda_devices.h"
 #include "tests/tensors.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "core/random.h"
+#include "core/base/random.h"
 #include "core/raw.h"
 #include "tests/dense_training.h"
 #include "tests/on_host.h"

@@ -1,4 +1,4 @@
-#include "apps/progress.h"
+#include "apps/training/progress.h"
 
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -11,7 +11,7 @@
 #include <sstream>
 #include <vector>
 
-#include "apps/text.h"
+#include "apps/common/text.h"
 
 namespace laconic {
 namespace {

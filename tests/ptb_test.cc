@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "apps/options.h"
+#include "apps/training/options.h"
 #include "core/state.h"
 #include "layers/models/language_model.h"
 #include "tests/program.h"

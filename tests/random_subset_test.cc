@@ -1,4 +1,4 @@
-#include "compress/random_subset.h"
+#include "compress/choose/random_subset.h"
 
 #include <gtest/gtest.h>
 

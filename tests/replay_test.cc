@@ -1,12 +1,12 @@
 // The schedule's bound against the table that a prototype of it gave for AlexNet-32 (sizes and multiply-adds of its
 // eight layers; forward is a third of computing; 4 ranks at 1 gbit, 34.9 MB sent by each), in ms.
-#include "dist/planner/replay.h"
+#include "dist/predict/replay.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace laconic::dist {
 namespace {

@@ -1,11 +1,11 @@
-#include "apps/report/report.h"
+#include "apps/look/report/report.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/program.h"
 
 namespace laconic {

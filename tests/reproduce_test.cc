@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "apps/reproduce/tables.h"
-#include "apps/text.h"
+#include "apps/common/text.h"
 #include "tests/program.h"
 
 namespace laconic {

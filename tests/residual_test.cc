@@ -1,4 +1,4 @@
-#include "compress/residual.h"
+#include "compress/choose/residual.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include "compress/cpu/isa.h"
 #include "compress/cuda/residual.h"
 #include "core/memory.h"
-#include "core/parallel.h"
-#include "core/random.h"
+#include "core/base/parallel.h"
+#include "core/base/random.h"
 #include "core/tensor.h"
 #include "tests/test_devices.h"
 

@@ -1,8 +1,8 @@
-#include "apps/result_table.h"
+#include "apps/compare/result_table.h"
 
 #include <gtest/gtest.h>
 
-#include "apps/text.h"
+#include "apps/common/text.h"
 
 namespace laconic {
 namespace {

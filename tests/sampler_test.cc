@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace laconic {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "dist/communicator.h"
+#include "core/base/error.h"
+#include "dist/engine/communicator.h"
 
 namespace laconic::dist {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "compress/residual.h"
-#include "compress/selector.h"
-#include "core/random.h"
+#include "compress/choose/residual.h"
+#include "compress/choose/selector.h"
+#include "core/base/random.h"
 
 /// What selectors are tested with: values that are hard to choose from, and steps of a training.
 namespace laconic::compress::selection_cases {

@@ -1,4 +1,4 @@
-#include "compress/selector.h"
+#include "compress/choose/selector.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "apps/bench/published_selectors.h"
 #include "compress/conformance.h"
 #include "compress/cpu/isa.h"
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 #include "tests/error_of.h"
 #include "tests/pairwise.h"
 #include "tests/selection_cases.h"

@@ -8,7 +8,7 @@
 #include "apps/simulate/model_facts.h"
 #include "compress/slim_message.h"
 #include "dist/collective/reduce.h"
-#include "dist/planner/simulation.h"
+#include "dist/predict/simulation.h"
 #include "dist/server/shard.h"
 #include "tests/error_of.h"
 #include "tests/program.h"

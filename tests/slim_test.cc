@@ -1,4 +1,4 @@
-#include "compress/slim.h"
+#include "compress/choose/slim.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "compress/random_subset.h"
+#include "compress/choose/random_subset.h"
 #include "compress/slim_message.h"
 #include "tests/test_devices.h"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <map>
 
-#include "core/random.h"
+#include "core/base/random.h"
 #include "dist/collective/meeting.h"
 #include "dist/method/redsync/split_exchange.h"
 #include "tests/collective_costs.h"

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "compress/cpu/isa.h"
-#include "core/parallel.h"
-#include "core/random.h"
+#include "core/base/parallel.h"
+#include "core/base/random.h"
 #include "tests/test_devices.h"
 
 namespace laconic::compress {

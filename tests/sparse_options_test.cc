@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "dist/method/redsync/method.h"
-#include "dist/plan.h"
+#include "dist/plan/plan.h"
 
 namespace laconic::dist {
 namespace {

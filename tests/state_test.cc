@@ -13,7 +13,7 @@
 #include <fstream>
 #include <numeric>
 
-#include "core/atomic_file.h"
+#include "core/base/atomic_file.h"
 #include "tests/cuda_devices.h"
 #include "tests/temp_folder.h"
 

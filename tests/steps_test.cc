@@ -1,5 +1,5 @@
 // Work in steps: where it stops, what it awaits, and what ends it.
-#include "core/steps.h"
+#include "core/base/steps.h"
 
 #include <gtest/gtest.h>
 

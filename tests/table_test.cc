@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/dataset.h"
 #include "tests/error_of.h"
 #include "tests/fuzz.h"

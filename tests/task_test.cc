@@ -1,4 +1,4 @@
-#include "dist/task.h"
+#include "dist/engine/task.h"
 
 #include <gtest/gtest.h>
 

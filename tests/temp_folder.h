@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/atomic_file.h"
+#include "core/base/atomic_file.h"
 
 namespace laconic {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/autograd.h"
-#include "core/random.h"
+#include "core/base/random.h"
 #include "core/tensor.h"
 
 namespace laconic {

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <set>
 
-#include "core/random.h"
+#include "core/base/random.h"
 #include "data/text.h"
 #include "error_of.h"
 

@@ -9,8 +9,8 @@
 #include <map>
 #include <sstream>
 
-#include "core/error.h"
-#include "core/random.h"
+#include "core/base/error.h"
+#include "core/base/random.h"
 #include "data/synthetic.h"
 #include "error_of.h"
 #include "gzip.h"

@@ -1,4 +1,4 @@
-#include "core/trace.h"
+#include "core/base/trace.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <set>
 #include <thread>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/pairwise.h"
 #include "tests/temp_folder.h"
 

@@ -15,7 +15,7 @@
 #include "core/raw.h"
 #include "data/mnist.h"
 #include "data/synthetic.h"
-#include "dist/busy.h"
+#include "dist/engine/busy.h"
 #include "dist/method/allreduce/allreduce_sync.h"
 #include "layers/models/zoo.h"
 #include "tests/cuda_devices.h"
@@ -656,7 +656,7 @@ TEST(Trainer, AWorkerThatThrowsEndsAllWithItsSentence) {
   }
 }
 
-/// What others then wait for, and messages tell (dist/busy.h).
+/// What others then wait for, and messages tell (dist/engine/busy.h).
 TEST(Trainer, SaysWithWhatARankIsBusyOutsideOfTheExchange) {
   using Seen = std::set<std::string>;
   const auto look = [](Seen& seen, const std::string& where) {

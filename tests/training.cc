@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/ops/reshape.h"
-#include "core/random.h"
+#include "core/base/random.h"
 #include "dist/trainer/servers.h"
 
 namespace laconic {

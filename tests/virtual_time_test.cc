@@ -1,8 +1,8 @@
 // Virtual time against SwitchModel's arithmetic, and its results against real ranks.
-#include "dist/virtual_time.h"
+#include "dist/engine/virtual_time.h"
 
 #include "compress/codecs.h"
-#include "core/random.h"
+#include "core/base/random.h"
 #include "core/tensor.h"
 #include "dist/collective/allreduce.h"
 #include "dist/collective/ring_allreduce.h"

@@ -9,14 +9,14 @@
 
 #include "apps/bench/cost_fit.h"
 #include "apps/bench/harness.h"
-#include "apps/machine.h"
-#include "apps/options.h"
-#include "apps/version.h"
-#include "core/clock.h"
-#include "core/parse.h"
+#include "apps/common/machine.h"
+#include "apps/training/options.h"
+#include "apps/common/version.h"
+#include "core/base/clock.h"
+#include "core/base/parse.h"
 #include "dist/collective/meeting.h"
 #include "dist/collective/reduce.h"
-#include "dist/plan.h"
+#include "dist/plan/plan.h"
 #include "dist/world.h"
 
 namespace laconic {

@@ -3,13 +3,13 @@
 #include <cstring>
 
 #include "apps/bench/harness.h"
-#include "apps/machine.h"
-#include "apps/values.h"
+#include "apps/common/machine.h"
+#include "apps/common/values.h"
 #include "compress/codecs.h"
 #include "compress/cpu/isa.h"
-#include "compress/inceptionn.h"
-#include "core/error.h"
-#include "core/parallel.h"
+#include "compress/inceptionn/inceptionn.h"
+#include "core/base/error.h"
+#include "core/base/parallel.h"
 #include "core/raw.h"
 #include "core/stream.h"
 #ifdef LACONIC_ZSTD

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/child_process.h"
-#include "apps/result_table.h"
-#include "apps/subcommand.h"
-#include "apps/text.h"
+#include "apps/launch/child_process.h"
+#include "apps/compare/result_table.h"
+#include "apps/common/subcommand.h"
+#include "apps/common/text.h"
 #include "core/device.h"
 #include "core/tensor.h"
 

@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <string>
 
-#include "apps/result_table.h"
-#include "dist/planner/layer_times.h"
+#include "apps/compare/result_table.h"
+#include "dist/predict/layer_times.h"
 #include "layers/models/zoo.h"
 #include "optim/optimizer.h"
 

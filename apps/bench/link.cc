@@ -5,11 +5,11 @@
 #include <cmath>
 
 #include "apps/bench/harness.h"
-#include "apps/machine.h"
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/parse.h"
-#include "core/processor.h"
+#include "apps/common/machine.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/base/parse.h"
+#include "core/base/processor.h"
 #include "dist/collective/meeting.h"
 #include "dist/collective/reduce.h"
 #include "dist/world.h"

@@ -3,16 +3,16 @@
 #include <algorithm>
 
 #include "apps/bench/harness.h"
-#include "apps/machine.h"
+#include "apps/common/machine.h"
 #include "apps/torch_ops_source.h"
-#include "core/clock.h"
-#include "core/json.h"
+#include "core/base/clock.h"
+#include "core/base/json.h"
 #include "core/ops/functions.h"
 #include "core/ops/matmul.h"
 #include "core/ops/reduce.h"
 #include "core/ops/reshape.h"
-#include "core/parallel.h"
-#include "core/random.h"
+#include "core/base/parallel.h"
+#include "core/base/random.h"
 
 namespace laconic {
 namespace {

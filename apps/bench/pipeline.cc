@@ -2,11 +2,11 @@
 #include <fstream>
 
 #include "apps/bench/harness.h"
-#include "apps/machine.h"
+#include "apps/common/machine.h"
 #include "apps/torchvision_pipeline_source.h"
-#include "core/error.h"
-#include "core/parallel.h"
-#include "core/scratch_folder.h"
+#include "core/base/error.h"
+#include "core/base/parallel.h"
+#include "core/base/scratch_folder.h"
 #include "data/image_pack.h"
 
 namespace laconic {

@@ -4,11 +4,11 @@
 #include <functional>
 #include <limits>
 
-#include "compress/magnitude.h"
-#include "compress/select_steps.h"
+#include "compress/choose/magnitude.h"
+#include "compress/choose/select_steps.h"
 #include "core/cpu/simd.h"
-#include "core/error.h"
-#include "core/parallel.h"
+#include "core/base/error.h"
+#include "core/base/parallel.h"
 
 namespace laconic::compress {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "compress/selector.h"
+#include "compress/choose/selector.h"
 
 namespace laconic::compress {
 

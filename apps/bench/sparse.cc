@@ -4,8 +4,8 @@
 
 #include "apps/bench/published_selectors.h"
 #include "apps/bench/select.h"
-#include "apps/values.h"
-#include "compress/selector.h"
+#include "apps/common/values.h"
+#include "compress/choose/selector.h"
 #include "compress/sparse_message.h"
 #include "core/update.h"
 

@@ -3,8 +3,8 @@
 
 #include "apps/bench/harness.h"
 #include "apps/bench/union_traffic.h"
-#include "apps/machine.h"
-#include "core/error.h"
+#include "apps/common/machine.h"
+#include "core/base/error.h"
 #include "data/cifar.h"
 #include "data/mnist.h"
 #include "dist/collective/ring_allreduce.h"

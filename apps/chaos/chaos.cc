@@ -10,15 +10,15 @@
 #include <optional>
 
 #include "apps/chaos/faults.h"
-#include "apps/launch.h"
-#include "apps/result_table.h"
-#include "apps/statistics.h"
-#include "apps/subcommand.h"
-#include "apps/text.h"
-#include "apps/tools.h"
-#include "core/error.h"
-#include "core/parse.h"
-#include "core/scratch_folder.h"
+#include "apps/launch/launch.h"
+#include "apps/compare/result_table.h"
+#include "apps/common/statistics.h"
+#include "apps/common/subcommand.h"
+#include "apps/common/text.h"
+#include "apps/common/tools.h"
+#include "core/base/error.h"
+#include "core/base/parse.h"
+#include "core/base/scratch_folder.h"
 #include "dist/method/method.h"
 
 namespace laconic {

@@ -17,10 +17,10 @@
 #include <sstream>
 #include <thread>
 
-#include "apps/child_process.h"
-#include "core/atomic_file.h"
-#include "core/clock.h"
-#include "core/error.h"
+#include "apps/launch/child_process.h"
+#include "core/base/atomic_file.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
 #include "dist/trainer/checkpoint.h"
 
 namespace laconic {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/random.h"
+#include "core/base/random.h"
 
 namespace laconic {
 

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "compress/codecs.h"
-#include "core/error.h"
-#include "core/json.h"
+#include "core/base/error.h"
+#include "core/base/json.h"
 
 namespace laconic {
 

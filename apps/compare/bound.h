@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "dist/planner/layer_times.h"
-#include "dist/planner/replay.h"
+#include "dist/predict/layer_times.h"
+#include "dist/predict/replay.h"
 #include "dist/transport/link.h"
 
 namespace laconic {

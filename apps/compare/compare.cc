@@ -13,20 +13,20 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "apps/child_process.h"
+#include "apps/launch/child_process.h"
 #include "apps/compare/bound.h"
 #include "apps/compare/learning.h"
 #include "apps/compare/table.h"
-#include "apps/launch.h"
-#include "apps/machine.h"
+#include "apps/launch/launch.h"
+#include "apps/common/machine.h"
 #include "apps/main.h"
-#include "apps/report/report.h"
-#include "apps/terminal.h"
-#include "apps/text.h"
-#include "core/atomic_file.h"
-#include "core/error.h"
-#include "core/json.h"
-#include "core/scratch_folder.h"
+#include "apps/look/report/report.h"
+#include "apps/common/terminal.h"
+#include "apps/common/text.h"
+#include "core/base/atomic_file.h"
+#include "core/base/error.h"
+#include "core/base/json.h"
+#include "core/base/scratch_folder.h"
 
 namespace laconic {
 namespace {

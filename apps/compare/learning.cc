@@ -9,8 +9,8 @@
 #include <numeric>
 #include <utility>
 
-#include "apps/result_table.h"
-#include "apps/text.h"
+#include "apps/compare/result_table.h"
+#include "apps/common/text.h"
 
 namespace laconic {
 namespace {

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "apps/compare/compare.h"
-#include "apps/presets.h"
-#include "apps/terminal.h"
-#include "apps/text.h"
-#include "core/error.h"
-#include "core/parse.h"
+#include "apps/training/presets.h"
+#include "apps/common/terminal.h"
+#include "apps/common/text.h"
+#include "core/base/error.h"
+#include "core/base/parse.h"
 #include "dist/method/method.h"
 
 namespace laconic {

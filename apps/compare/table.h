@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/result_table.h"
-#include "apps/statistics.h"
+#include "apps/compare/result_table.h"
+#include "apps/common/statistics.h"
 
 namespace laconic {
 

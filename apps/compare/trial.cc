@@ -5,9 +5,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "apps/child_process.h"
+#include "apps/launch/child_process.h"
 #include "apps/compare/table.h"
-#include "core/json.h"
+#include "core/base/json.h"
 
 namespace laconic {
 namespace {

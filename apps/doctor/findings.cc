@@ -11,11 +11,11 @@
 #include <set>
 
 #include "apps/doctor/network.h"
-#include "apps/machine.h"
-#include "apps/mpirun.h"
-#include "apps/text.h"
-#include "core/cores.h"
-#include "core/json.h"
+#include "apps/common/machine.h"
+#include "apps/launch/mpirun.h"
+#include "apps/common/text.h"
+#include "core/base/cores.h"
+#include "core/base/json.h"
 
 namespace laconic {
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "apps/text.h"
+#include "apps/common/text.h"
 
 namespace laconic {
 namespace {

@@ -24,11 +24,11 @@
 #include <thread>
 #include <vector>
 
-#include "apps/child_process.h"
+#include "apps/launch/child_process.h"
 #include "apps/doctor/network.h"
-#include "apps/text.h"
-#include "core/clock.h"
-#include "core/error.h"
+#include "apps/common/text.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
 
 namespace laconic {
 namespace {

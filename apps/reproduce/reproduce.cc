@@ -5,18 +5,18 @@
 #include <csignal>
 #include <filesystem>
 
-#include "apps/child_process.h"
+#include "apps/launch/child_process.h"
 #include "apps/reproduce/tables.h"
-#include "apps/result_table.h"
-#include "apps/subcommand.h"
-#include "apps/terminal.h"
-#include "apps/text.h"
-#include "apps/tools.h"
-#include "core/atomic_file.h"
-#include "core/error.h"
-#include "core/json.h"
-#include "core/parse.h"
-#include "core/scratch_folder.h"
+#include "apps/compare/result_table.h"
+#include "apps/common/subcommand.h"
+#include "apps/common/terminal.h"
+#include "apps/common/text.h"
+#include "apps/common/tools.h"
+#include "core/base/atomic_file.h"
+#include "core/base/error.h"
+#include "core/base/json.h"
+#include "core/base/parse.h"
+#include "core/base/scratch_folder.h"
 
 namespace laconic {
 namespace {

@@ -6,11 +6,11 @@
 #include <sstream>
 #include <utility>
 
-#include "apps/svg.h"
-#include "apps/text.h"
-#include "core/atomic_file.h"
-#include "core/error.h"
-#include "core/parse.h"
+#include "apps/look/svg.h"
+#include "apps/common/text.h"
+#include "core/base/atomic_file.h"
+#include "core/base/error.h"
+#include "core/base/parse.h"
 
 namespace laconic {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "layers/models/zoo.h"
 #include "layers/summary.h"
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "core/parameter.h"
-#include "dist/planner/layer_times.h"
+#include "dist/predict/layer_times.h"
 #include "layers/module.h"
 
 namespace laconic {

@@ -5,12 +5,12 @@
 #include <tuple>
 
 #include "apps/command_line.h"
-#include "apps/log_file.h"
-#include "apps/subcommand.h"
-#include "apps/text.h"
-#include "core/parse.h"
-#include "dist/planner/calibration_file.h"
-#include "dist/planner/simulation.h"
+#include "apps/look/log_file.h"
+#include "apps/common/subcommand.h"
+#include "apps/common/text.h"
+#include "core/base/parse.h"
+#include "dist/predict/calibration_file.h"
+#include "dist/predict/simulation.h"
 
 namespace laconic {
 namespace {

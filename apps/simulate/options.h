@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/exchange_settings.h"
-#include "dist/planner/calibration.h"
-#include "dist/planner/layer_times.h"
+#include "apps/training/exchange_settings.h"
+#include "dist/predict/calibration.h"
+#include "dist/predict/layer_times.h"
 
 namespace laconic {
 

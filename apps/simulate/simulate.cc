@@ -4,17 +4,17 @@
 #include <tuple>
 
 #include "apps/bench/layers.h"
-#include "apps/child_process.h"
-#include "apps/machine.h"
-#include "apps/result_table.h"
+#include "apps/launch/child_process.h"
+#include "apps/common/machine.h"
+#include "apps/compare/result_table.h"
 #include "apps/simulate/curves.h"
 #include "apps/simulate/model_facts.h"
 #include "apps/simulate/options.h"
-#include "apps/tools.h"
-#include "core/json.h"
-#include "core/parse.h"
-#include "dist/planner/calibration.h"
-#include "dist/planner/simulation.h"
+#include "apps/common/tools.h"
+#include "core/base/json.h"
+#include "core/base/parse.h"
+#include "dist/predict/calibration.h"
+#include "dist/predict/simulation.h"
 #include "dist/server/shard.h"
 
 namespace laconic {

@@ -1,6 +1,6 @@
 #include "compress/cpu/isa.h"
 
-#include "core/processor.h"
+#include "core/base/processor.h"
 
 namespace laconic::compress::cpu {
 namespace {

@@ -2,7 +2,7 @@
 
 namespace laconic::compress::cpu {
 
-/// True on processors with AVX-512, VBMI and VBMI2 (core/processor.h), unless forbidden. Kernels give the same bits
+/// True on processors with AVX-512, VBMI and VBMI2 (core/base/processor.h), unless forbidden. Kernels give the same bits
 /// with and without.
 bool use_avx512();
 /// Likewise with AVX2.

@@ -2,9 +2,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compress/residual.h"
+#include "compress/choose/residual.h"
 
-/// The loops of compress/residual.h on host memory, for one chunk on one thread.
+/// The loops of compress/choose/residual.h on host memory, for one chunk on one thread.
 namespace laconic::compress::cpu {
 
 /// Statistics are summed up by chunks of this many values, so that they depend on no number of threads.
@@ -61,7 +61,7 @@ constexpr ResidualStats careful_stats(const float* v, std::size_t n) {
   return s;
 }
 
-/// Values whose key (compress/magnitude.h) is at least `floor` go to indices and values, where there is room for a
+/// Values whose key (compress/choose/magnitude.h) is at least `floor` go to indices and values, where there is room for a
 /// chunk and 16 more. indices == nullptr: none do.
 struct Emission {
   Sign sign = Sign::any;

@@ -4,7 +4,7 @@
 
 #include "compress/cpu/avx512.h"
 #include "compress/cpu/isa.h"
-#include "compress/magnitude.h"
+#include "compress/choose/magnitude.h"
 #include "core/cpu/simd.h"
 
 namespace laconic::compress::cpu {

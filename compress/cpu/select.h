@@ -2,9 +2,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compress/selection.h"
+#include "compress/choose/selection.h"
 
-/// Loops of selection over host memory, on one thread. Keys are those of compress/magnitude.h.
+/// Loops of selection over host memory, on one thread. Keys are those of compress/choose/magnitude.h.
 namespace laconic::compress::cpu {
 
 /// keys[j] = key_of(values[j]); returns the largest (INT32_MIN of none).

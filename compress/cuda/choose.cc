@@ -5,8 +5,8 @@
 
 #include "compress/cuda/scatter.h"
 #include "compress/cuda/select.h"
-#include "compress/magnitude.h"
-#include "compress/select_fast.h"
+#include "compress/choose/magnitude.h"
+#include "compress/choose/select_fast.h"
 #include "core/stream.h"
 
 namespace laconic::compress::cuda {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "compress/selector.h"
-#include "core/steps.h"
+#include "compress/choose/selector.h"
+#include "core/base/steps.h"
 
 /// Selection on a CUDA device, with the kernels of compress/cuda/select.h: what the selectors in compress/selectors/
 /// are made of there. Each asks for kernels, and goes on when the device has come to what they found.

@@ -1,7 +1,7 @@
 #include "compress/cuda/bytes.cuh"
 #include "compress/cuda/inceptionn.h"
 #include "compress/cuda/ordered_sum.cuh"
-#include "compress/value_bits.h"
+#include "compress/codecs/value_bits.h"
 #include "core/cuda/launch.cuh"
 
 namespace laconic::compress::cuda {

@@ -2,9 +2,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compress/cpu/inceptionn.h"
+#include "compress/inceptionn/kernels.h"
 
-/// The kernels of compress/inceptionn.h for device memory. A message in halves begins with four bytes: the length of
+/// The kernels of compress/inceptionn/inceptionn.h for device memory. A message in halves begins with four bytes: the length of
 /// the payload of its first h values (h > 0, a multiple of 16). The second half follows the first without a gap.
 namespace laconic::compress::cuda {
 

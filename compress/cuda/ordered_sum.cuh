@@ -3,7 +3,7 @@
 #include "core/cuda/launch.cuh"
 
 /// The sums of compress/ordered_sum.h on a device, to the bit. Of one chunk also in floats, as
-/// compress/inceptionn_relative.cc adds them.
+/// compress/inceptionn/relative.cc adds them.
 namespace laconic::compress::cuda {
 
 using namespace laconic::cuda;

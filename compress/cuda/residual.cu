@@ -1,6 +1,6 @@
 #include "compress/cuda/bytes.cuh"
 #include "compress/cuda/residual.h"
-#include "compress/magnitude.h"
+#include "compress/choose/magnitude.h"
 #include "core/cuda/launch.cuh"
 
 namespace laconic::compress::cuda {

@@ -1,7 +1,7 @@
 #include "compress/cuda/compact.cuh"
 #include "compress/cuda/select.h"
-#include "compress/magnitude.h"
-#include "core/random.h"
+#include "compress/choose/magnitude.h"
+#include "core/base/random.h"
 
 namespace laconic::compress::cuda {
 namespace {

@@ -3,10 +3,10 @@
 #include <cstdint>
 
 #include "compress/cuda/residual.h"
-#include "compress/selection.h"
+#include "compress/choose/selection.h"
 
 /// What selections on a device are made of. All of it is only asked for: states and counts stay in device memory until
-/// the host reads them, once, when everything has been asked for. Keys are those of compress/magnitude.h.
+/// the host reads them, once, when everything has been asked for. Keys are those of compress/choose/magnitude.h.
 namespace laconic::compress::cuda {
 
 /// A list to choose from: n values, or the first of them (*count, if it is not null), with their indices (null: their
@@ -31,7 +31,7 @@ struct Cut {
   std::uint32_t nan;         ///< a NaN was seen
 };
 
-/// The bisection of compress/select_steps.h.
+/// The bisection of compress/choose/select_steps.h.
 struct Bisection {
   double low, high;
   double mean;
@@ -97,7 +97,7 @@ void take_above(const Source& from, Sign sign, const Above& above, const std::by
 /// state->stats = stats
 void set_stats(const ResidualStats& stats, SelectState* state);
 
-/// compress/selector.h, elements_of_sign (waits) and keep_signs
+/// compress/choose/selector.h, elements_of_sign (waits) and keep_signs
 void elements_of_sign(Slice<const std::uint32_t> indices, Slice<const float> values, Sign sign, Selection& out);
 void keep_signs(float* values, std::size_t n, float magnitude);
 

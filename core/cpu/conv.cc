@@ -6,10 +6,10 @@
 #include "core/cpu/onednn_versions.h"
 #include "core/cpu/pointwise.h"
 #include "core/cpu/winograd.h"
-#include "core/kept.h"
+#include "core/base/kept.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/products.h"
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 
 namespace laconic::cpu {
 namespace {

@@ -1,7 +1,7 @@
 #include "core/cpu/conv_weights.h"
 
-#include "core/error.h"
-#include "core/parallel.h"
+#include "core/base/error.h"
+#include "core/base/parallel.h"
 
 #if defined(__x86_64__)
 #if defined(__GNUC__) && !defined(__clang__)

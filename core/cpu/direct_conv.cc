@@ -4,7 +4,7 @@
 
 #include "core/cpu/panels.h"
 #include "core/cpu/scratch.h"
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 
 namespace laconic::cpu {
 namespace {

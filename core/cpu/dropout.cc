@@ -3,12 +3,12 @@
 
 #include "core/cpu/simd.h"
 #include "core/kernels/elementwise.h"
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 
 namespace laconic::cpu {
 namespace {
 
-/// 64 elements from the 16 blocks `block` … block + 15. Philox4x32-10 as in core/random.h, one block per lane.
+/// 64 elements from the 16 blocks `block` … block + 15. Philox4x32-10 as in core/base/random.h, one block per lane.
 LACONIC_MULTIVERSION void mask_row(std::uint8_t* keep, std::int64_t first, std::int64_t count, std::uint32_t row,
                                    DropoutMask mask) {
   constexpr int kLanes = 16;

@@ -7,7 +7,7 @@
 
 #include "core/cpu/vector_math.h"
 #include "core/kernels/strided.h"
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 
 /// How kernels go over arrays in host memory. each() and each_cell() have twins of their names in core/cuda/each.cuh,
 /// so that what is made of them alone is written once for both devices (core/kernels/*.cuh).

@@ -5,10 +5,10 @@
 #include "core/cpu/onednn_versions.h"
 #include "core/cpu/scratch.h"
 #include "core/cpu/simd.h"
-#include "core/kept.h"
+#include "core/base/kept.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/products.h"
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 
 namespace laconic::cpu {
 namespace {

@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "core/cpu/scratch.h"
-#include "core/parallel.h"
-#include "core/processor.h"
+#include "core/base/parallel.h"
+#include "core/base/processor.h"
 
 namespace laconic::cpu {
 namespace {

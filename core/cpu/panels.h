@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "core/cpu/each.h"
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 
 /// Products of matrices that lie as panels: blocks of 16 columns beside each other, each [rows][16].
 namespace laconic::cpu {

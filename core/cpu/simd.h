@@ -1,5 +1,5 @@
 #pragma once
-#include "core/processor.h"
+#include "core/base/processor.h"
 
 // Functions marked LACONIC_MULTIVERSION are compiled for AVX-512, AVX2 and the baseline; the first call picks by CPU.
 // Their loops are plain C++ and rely on the compiler's vectoriser. Not under sanitizers: the resolvers run before the

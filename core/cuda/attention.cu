@@ -2,7 +2,7 @@
 
 #include "core/cuda/each.cuh"
 #include "core/kernels/attention.h"
-#include "core/random.h"
+#include "core/base/random.h"
 
 namespace laconic::cuda {
 namespace {

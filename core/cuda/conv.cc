@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/cuda/libraries.h"
-#include "core/kept.h"
+#include "core/base/kept.h"
 #include "core/kernels/products.h"
 #include "core/precision.h"
 #include "core/raw.h"

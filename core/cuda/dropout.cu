@@ -1,6 +1,6 @@
 #include "core/cuda/launch.cuh"
 #include "core/kernels/elementwise.h"
-#include "core/random.h"
+#include "core/base/random.h"
 
 namespace laconic::cuda {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "core/cuda/device.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 /// CUDA devices, streams and memory, for the files that launch kernels or call CUDA's libraries.
 namespace laconic::cuda {

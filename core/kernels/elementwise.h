@@ -118,7 +118,7 @@ LACONIC_DECLARE(void dropout_apply(float* y, const float* x, const std::uint8_t*
 /// Which elements dropout keeps: those whose random word is at least `threshold`, with probability 1 - p. Words are a
 /// pure function of (seed, layer, step, first_row + n, e), so that they depend on no thread, batch or worker.
 /// Element e is word e / 16 % 4 of Philox block e / 64 * 16 + e % 16: 16 blocks side by side fill 64 elements.
-///   counter {block, row, step, layer}, each modulo 2^32   key: philox({seed, Purpose::dropout, 0}) as in core/random.h
+///   counter {block, row, step, layer}, each modulo 2^32   key: philox({seed, Purpose::dropout, 0}) as in core/base/random.h
 struct DropoutMask {
   std::array<std::uint32_t, 2> key;
   std::uint32_t threshold, step, layer, first_row;

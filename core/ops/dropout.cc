@@ -4,7 +4,7 @@
 
 #include "core/kernels/elementwise.h"
 #include "core/ops/common.h"
-#include "core/random.h"
+#include "core/base/random.h"
 
 namespace laconic::inline ops {
 namespace {

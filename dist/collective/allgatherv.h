@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "compress/bytes.h"
-#include "dist/communicator.h"
+#include "dist/engine/communicator.h"
 
 namespace laconic::dist {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/error.h"
-#include "core/parse.h"
+#include "core/base/error.h"
+#include "core/base/parse.h"
 #include "core/tensor.h"
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/doubling_allreduce.h"
@@ -12,7 +12,7 @@
 #include "dist/collective/ring_allreduce.h"
 #include "dist/collective/tree_allreduce.h"
 #include "dist/transport/transport.h"
-#include "dist/virtual_time.h"
+#include "dist/engine/virtual_time.h"
 
 namespace laconic::dist {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 #include "dist/collective/cost.h"
 #include "dist/collective/hop.h"
-#include "dist/communicator.h"
+#include "dist/engine/communicator.h"
 
 namespace laconic::dist {
 

@@ -3,7 +3,7 @@
 
 #include "dist/collective/cost.h"
 #include "dist/collective/hop.h"
-#include "dist/communicator.h"
+#include "dist/engine/communicator.h"
 
 namespace laconic::dist {
 

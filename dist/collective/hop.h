@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "compress/codec.h"
-#include "dist/communicator.h"
-#include "dist/ghost_work.h"
+#include "dist/engine/communicator.h"
+#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/communicator.h"
+#include "dist/engine/communicator.h"
 
 /// How ranks come to the same facts now and then: not for gradients.
 namespace laconic::dist {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "dist/communicator.h"
+#include "dist/engine/communicator.h"
 
 namespace laconic::dist {
 

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/raw.h"
-#include "dist/communicator.h"
-#include "dist/ghost_work.h"
+#include "dist/engine/communicator.h"
+#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 

@@ -4,7 +4,7 @@
 #include "compress/bytes.h"
 #include "dist/collective/cost.h"
 #include "dist/collective/hop.h"
-#include "dist/communicator.h"
+#include "dist/engine/communicator.h"
 
 namespace laconic::dist {
 

@@ -1,6 +1,6 @@
 #pragma once
 #include "dist/collective/hop.h"
-#include "dist/communicator.h"
+#include "dist/engine/communicator.h"
 
 namespace laconic::dist {
 

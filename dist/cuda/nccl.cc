@@ -21,7 +21,7 @@
 #include "core/stream.h"
 #include "dist/collective/meeting.h"
 #include "dist/cuda/nccl_functions.h"
-#include "dist/engine.h"
+#include "dist/engine/engine.h"
 
 namespace laconic::dist {
 namespace {

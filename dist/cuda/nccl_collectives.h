@@ -2,7 +2,7 @@
 #include <functional>
 
 #include "dist/collective/allgatherv.h"
-#include "dist/communicator.h"
+#include "dist/engine/communicator.h"
 #include "dist/cuda/nccl.h"
 
 /// Collectives over NCCL's exchanges. As Nccl's calls: on the communication thread, in order.

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 
 namespace laconic::dist {
 namespace {

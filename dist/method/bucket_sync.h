@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "dist/engine.h"
+#include "dist/engine/engine.h"
 #include "dist/method/method.h"
-#include "dist/plan.h"
+#include "dist/plan/plan.h"
 
 namespace laconic::dist {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "compress/mirrored.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/raw.h"
 
 namespace laconic::dist {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "core/parse.h"
+#include "core/base/parse.h"
 #include "core/raw.h"
 #include "dist/method/redsync/method.h"
 #include "dist/server/server.h"

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/catalogue.h"
-#include "core/settings.h"
+#include "core/base/catalogue.h"
+#include "core/base/settings.h"
 #include "dist/method/strategy.h"
-#include "dist/plan.h"
+#include "dist/plan/plan.h"
 
 namespace laconic::dist {
 

@@ -3,8 +3,8 @@
 #include <array>
 #include <sstream>
 
-#include "core/error.h"
-#include "core/parse.h"
+#include "core/base/error.h"
+#include "core/base/parse.h"
 
 namespace laconic::dist {
 namespace {

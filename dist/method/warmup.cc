@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/parse.h"
+#include "core/base/parse.h"
 
 namespace laconic::dist {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/engine.h"
+#include "dist/engine/engine.h"
 #include "dist/server/server.h"
 
 namespace laconic::dist {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "dist/engine.h"
+#include "dist/engine/engine.h"
 
 namespace laconic::dist {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/dispatch.h"
-#include "dist/ghost_work.h"
+#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 #include <functional>
 
-#include "dist/communicator.h"
+#include "dist/engine/communicator.h"
 
 namespace laconic::dist {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "core/json.h"
+#include "core/base/json.h"
 
 namespace laconic::dist {
 

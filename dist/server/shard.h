@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/parameter.h"
-#include "dist/plan.h"
+#include "dist/plan/plan.h"
 
 namespace laconic::dist {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "dist/task.h"
+#include "dist/engine/task.h"
 
 namespace laconic::dist {
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "dist/busy.h"
+#include "dist/engine/busy.h"
 #include "dist/trainer/report.h"
 
 namespace laconic {

@@ -19,9 +19,9 @@
 #include <sstream>
 #include <string_view>
 
-#include "core/atomic_file.h"
-#include "core/json.h"
-#include "core/parallel.h"
+#include "core/base/atomic_file.h"
+#include "core/base/json.h"
+#include "core/base/parallel.h"
 #include "core/raw.h"
 
 namespace laconic {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/atomic_file.h"
+#include "core/base/atomic_file.h"
 #include "core/state.h"
 #include "dist/trainer/workload.h"
 #include "layers/module.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "dist/busy.h"
-#include "dist/flight.h"
+#include "dist/engine/busy.h"
+#include "dist/engine/flight.h"
 #include "dist/trainer/checkpoint.h"
 #include "dist/world.h"
 
@@ -15,7 +15,7 @@ namespace laconic {
 struct TrainerOptions;
 
 /// Saving and resuming, as one rank, worker or server, takes part in it. All ranks call the same at once. A rank whose
-/// disk is slow is busy with it (dist/busy.h).
+/// disk is slow is busy with it (dist/engine/busy.h).
 ///
 /// A checkpoint is written while the training goes on: begin_write() starts a thread on each rank, written() says when
 /// that has come to its end, ranks tell each other with the figures of their steps, and count() makes it one that

@@ -6,7 +6,7 @@
 #include <map>
 #include <numeric>
 
-#include "core/scratch_folder.h"
+#include "core/base/scratch_folder.h"
 #include "data/synthetic.h"
 #include "dist/trainer/checkpoint.h"
 #include "dist/trainer/image_classification.h"

@@ -7,7 +7,7 @@
 
 #include "compress/codecs.h"
 #include "core/precision.h"
-#include "core/processor.h"
+#include "core/base/processor.h"
 #include "dist/trainer/servers.h"
 #include "dist/trainer/trainer.h"
 #include "dist/world.h"

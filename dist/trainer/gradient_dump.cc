@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "core/host_copy.h"
-#include "dist/busy.h"
+#include "dist/engine/busy.h"
 #include "dist/trainer/gradient_counts.h"
 
 namespace laconic {

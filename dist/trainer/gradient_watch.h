@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/parameter.h"
 #include "core/raw.h"
 

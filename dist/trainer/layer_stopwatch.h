@@ -5,7 +5,7 @@
 
 #include "core/autograd.h"
 #include "core/parameter.h"
-#include "dist/planner/layer_times.h"
+#include "dist/predict/layer_times.h"
 #include "layers/module.h"
 
 namespace laconic {

@@ -5,8 +5,8 @@
 #include <sstream>
 #include <utility>
 
-#include "core/clock.h"
-#include "core/parse.h"
+#include "core/base/clock.h"
+#include "core/base/parse.h"
 #include "dist/trainer/checkpointing.h"
 #include "dist/trainer/evaluation.h"
 #include "dist/trainer/layer_stopwatch.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "dist/method/ledger.h"
-#include "dist/planner/receipt.h"
+#include "dist/predict/receipt.h"
 
 namespace laconic {
 

@@ -1,8 +1,8 @@
 #pragma once
 #include <string>
 
-#include "core/clock.h"
-#include "core/trace.h"
+#include "core/base/clock.h"
+#include "core/base/trace.h"
 #include "dist/trainer/trainer.h"
 
 namespace laconic {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "core/trace.h"
+#include "core/base/trace.h"
 #include "dist/collective/meeting.h"
 #include "dist/trainer/evaluation.h"
 

@@ -2,9 +2,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/atomic_file.h"
-#include "core/clock.h"
-#include "dist/engine.h"
+#include "core/base/atomic_file.h"
+#include "core/base/clock.h"
+#include "dist/engine/engine.h"
 #include "dist/method/method.h"
 #include "dist/trainer/plan_watch.h"
 #include "dist/trainer/report.h"

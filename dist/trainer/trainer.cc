@@ -8,8 +8,8 @@
 #include <exception>
 #include <map>
 
-#include "core/atomic_file.h"
-#include "core/parallel.h"
+#include "core/base/atomic_file.h"
+#include "core/base/parallel.h"
 #include "dist/collective/meeting.h"
 #include "dist/trainer/busy_observer.h"
 #include "dist/trainer/checkpointing.h"

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "core/trace.h"
+#include "core/base/trace.h"
 #include "dist/method/method.h"
-#include "dist/planner/calibration_file.h"
-#include "dist/planner/planner.h"
+#include "dist/predict/calibration_file.h"
+#include "dist/predict/planner.h"
 #include "dist/trainer/evaluation.h"
 #include "dist/trainer/gradient_counts.h"
 #include "dist/trainer/gradient_dump.h"

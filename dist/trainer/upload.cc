@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "dist/busy.h"
+#include "dist/engine/busy.h"
 
 namespace laconic {
 

@@ -16,9 +16,9 @@
 #include <string>
 #include <utility>
 
-#include "core/atomic_file.h"
-#include "core/error.h"
-#include "core/parse.h"
+#include "core/base/atomic_file.h"
+#include "core/base/error.h"
+#include "core/base/parse.h"
 
 namespace laconic::dist {
 namespace {

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <functional>
 
-#include "core/parse.h"
-#include "core/random.h"
+#include "core/base/parse.h"
+#include "core/base/random.h"
 
 namespace laconic::dist {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/stream.h"
-#include "dist/communicator.h"
+#include "dist/engine/communicator.h"
 
 namespace laconic::dist {
 

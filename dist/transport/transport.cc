@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "dist/hop_trace.h"
+#include "dist/engine/hop_trace.h"
 
 namespace laconic::dist {
 

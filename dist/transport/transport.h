@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/clock.h"
-#include "dist/communicator.h"
+#include "core/base/clock.h"
+#include "dist/engine/communicator.h"
 #include "dist/transport/staging.h"
 
 namespace laconic::dist {

@@ -1,6 +1,6 @@
 #include "layers/models/zoo.h"
 
-#include "core/catalogue.h"
+#include "core/base/catalogue.h"
 #include "layers/models/gpt.h"
 #include "layers/models/language_model.h"
 #include "layers/models/models.h"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 #include "tests/fuzz/targets.h"
 
 namespace {

@@ -27,7 +27,7 @@
 #include "dist/collective/ring_halves.h"
 #include "dist/collective/tree_allreduce.h"
 #include "dist/method/redsync/redsync.h"
-#include "dist/thread_engine.h"
+#include "dist/engine/thread_engine.h"
 #include "dist/transport/local.h"
 #include "dist/world.h"
 #include "tests/unwatched.h"

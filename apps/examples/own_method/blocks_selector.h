@@ -1,5 +1,5 @@
 #pragma once
-#include <laconic/compress/selector.h>
+#include <laconic/compress/choose/selector.h>
 
 #include <algorithm>
 #include <numeric>

@@ -2,7 +2,7 @@
 #include <laconic/core/raw.h>
 #include <laconic/dist/collective/reduce.h>
 #include <laconic/dist/collective/ring_allreduce.h>
-#include <laconic/dist/engine.h>
+#include <laconic/dist/engine/engine.h>
 #include <laconic/dist/method/method.h>
 #include <laconic/dist/method/none/no_sync.h>
 

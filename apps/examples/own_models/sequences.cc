@@ -1,7 +1,7 @@
 // Which kind of wave is it? An LSTM on a data set of its own, in a program with every option of the bundled ones:
 //   ./sequences --hidden 32 --workers 4 --sync redsync --link 100mbit,1ms --save run
 #include <laconic/apps/programs.h>
-#include <laconic/core/settings.h>
+#include <laconic/core/base/settings.h>
 #include <laconic/dist/trainer/supervised.h>
 #include <laconic/layers/layers.h>
 

@@ -6,8 +6,8 @@
 #include <functional>
 #include <utility>
 
-#include "core/parallel.h"
-#include "dist/choice.h"
+#include "core/base/parallel.h"
+#include "dist/plan/choice.h"
 
 namespace laconic::dist {
 namespace {

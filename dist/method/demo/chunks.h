@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "compress/dct.h"
+#include "compress/codecs/dct.h"
 #include "core/shape.h"
 #include "core/slice.h"
 

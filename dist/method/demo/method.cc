@@ -2,11 +2,11 @@
 
 #include <vector>
 
-#include "core/clock.h"
-#include "core/parse.h"
-#include "core/random.h"
+#include "core/base/clock.h"
+#include "core/base/parse.h"
+#include "core/base/random.h"
 #include "dist/method/demo/demo.h"
-#include "dist/virtual_time.h"
+#include "dist/engine/virtual_time.h"
 
 namespace laconic::dist {
 namespace {

@@ -5,12 +5,12 @@
 #include <limits>
 #include <utility>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "core/host_copy.h"
 #include "core/raw.h"
-#include "core/trace.h"
+#include "core/base/trace.h"
 #include "dist/collective/ring_allreduce.h"
-#include "dist/ghost_work.h"
+#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 namespace {

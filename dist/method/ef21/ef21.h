@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "compress/selector.h"
+#include "compress/choose/selector.h"
 #include "compress/sparse_message.h"
 #include "dist/collective/allgatherv.h"
 #include "dist/method/bucket_sync.h"

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/parse.h"
+#include "core/base/parse.h"
 #include "dist/method/ef21/ef21.h"
 
 namespace laconic::dist {

@@ -6,12 +6,12 @@
 #include <cmath>
 #include <utility>
 
-#include "compress/residual.h"
-#include "core/clock.h"
+#include "compress/choose/residual.h"
+#include "core/base/clock.h"
 #include "core/raw.h"
-#include "core/trace.h"
+#include "core/base/trace.h"
 #include "dist/collective/meeting.h"
-#include "dist/ghost_work.h"
+#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 #include <vector>
 
-#include "compress/layer_drop.h"
+#include "compress/choose/layer_drop.h"
 #include "dist/method/ps/ps_sync.h"
 
 namespace laconic::dist {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 
 namespace laconic::dist {
 

@@ -2,10 +2,10 @@
 
 #include <vector>
 
-#include "core/clock.h"
-#include "core/random.h"
+#include "core/base/clock.h"
+#include "core/base/random.h"
 #include "dist/method/onebit_adam/onebit_adam.h"
-#include "dist/virtual_time.h"
+#include "dist/engine/virtual_time.h"
 
 namespace laconic::dist {
 namespace {

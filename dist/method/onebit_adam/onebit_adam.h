@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "compress/signs.h"
+#include "compress/codecs/signs.h"
 #include "dist/collective/alltoallv.h"
 #include "dist/method/allreduce/allreduce_sync.h"
 #include "dist/method/bucket_sync.h"

@@ -10,10 +10,10 @@
 #include "core/ops/linear.h"
 #include "core/ops/matmul.h"
 #include "core/ops/reshape.h"
-#include "core/random.h"
+#include "core/base/random.h"
 #include "core/raw.h"
-#include "dist/choice.h"
-#include "dist/ghost_work.h"
+#include "dist/plan/choice.h"
+#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 namespace {

@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include "core/clock.h"
-#include "core/trace.h"
+#include "core/base/clock.h"
+#include "core/base/trace.h"
 #include "dist/collective/pieces.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/cuda/nccl.h"

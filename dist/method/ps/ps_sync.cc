@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "compress/residual.h"
+#include "compress/choose/residual.h"
 #include "core/raw.h"
 #include "dist/collective/meeting.h"
 #include "dist/method/allreduce/allreduce_sync.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/parse.h"
+#include "core/base/parse.h"
 #include "dist/method/redsync/redsync.h"
 
 namespace laconic::dist {

@@ -4,12 +4,12 @@
 #include <bit>
 #include <cmath>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "core/raw.h"
-#include "core/trace.h"
+#include "core/base/trace.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/cuda/nccl_collectives.h"
-#include "dist/ghost_work.h"
+#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/stream.h"
-#include "dist/ghost_work.h"
+#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 namespace {

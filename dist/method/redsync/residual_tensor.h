@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "compress/candidates.h"
-#include "compress/residual.h"
-#include "compress/selector.h"
+#include "compress/choose/candidates.h"
+#include "compress/choose/residual.h"
+#include "compress/choose/selector.h"
 #include "compress/sparse_message.h"
 #include "dist/method/rank_state.h"
 #include "dist/method/redsync/method.h"

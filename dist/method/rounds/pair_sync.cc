@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/random.h"
+#include "core/base/random.h"
 #include "core/raw.h"
 #include "dist/collective/reduce.h"
-#include "dist/ghost_work.h"
+#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 namespace {

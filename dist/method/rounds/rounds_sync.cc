@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "core/raw.h"
-#include "core/trace.h"
+#include "core/base/trace.h"
 #include "dist/collective/ring_allreduce.h"
-#include "dist/ghost_work.h"
+#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 namespace {

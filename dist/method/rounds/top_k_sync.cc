@@ -7,11 +7,11 @@
 #include <numeric>
 #include <utility>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "core/host_copy.h"
 #include "core/raw.h"
-#include "core/trace.h"
-#include "dist/ghost_work.h"
+#include "core/base/trace.h"
+#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 namespace {

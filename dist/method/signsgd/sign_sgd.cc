@@ -6,11 +6,11 @@
 #include <cstring>
 #include <utility>
 
-#include "compress/signs.h"
-#include "core/clock.h"
+#include "compress/codecs/signs.h"
+#include "core/base/clock.h"
 #include "core/host_copy.h"
-#include "core/trace.h"
-#include "dist/ghost_work.h"
+#include "core/base/trace.h"
+#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "dist/collective/pieces.h"
-#include "dist/ghost_work.h"
+#include "dist/engine/ghost_work.h"
 #include "dist/method/slim/slim_sync.h"
 
 namespace laconic::dist {

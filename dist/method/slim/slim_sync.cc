@@ -3,11 +3,11 @@
 #include <cmath>
 #include <utility>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "core/raw.h"
-#include "core/trace.h"
+#include "core/base/trace.h"
 #include "dist/collective/pieces.h"
-#include "dist/ghost_work.h"
+#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 

@@ -1,4 +1,4 @@
-#include <laconic/core/random.h>
+#include <laconic/core/base/random.h>
 
 #include <algorithm>
 #include <cmath>

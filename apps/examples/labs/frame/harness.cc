@@ -1,7 +1,7 @@
 #include "harness.h"
 
-#include <laconic/core/clock.h>
-#include <laconic/dist/virtual_time.h>
+#include <laconic/core/base/clock.h>
+#include <laconic/dist/engine/virtual_time.h>
 #include <laconic/dist/world.h>
 
 #include <cmath>

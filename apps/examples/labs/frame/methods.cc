@@ -1,6 +1,6 @@
 #include "methods.h"
 
-#include <laconic/core/settings.h>
+#include <laconic/core/base/settings.h>
 
 #include <cmath>
 

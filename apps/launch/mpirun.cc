@@ -1,0 +1,68 @@
+#include "apps/launch/mpirun.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <regex>
+
+#include "apps/launch/child_process.h"
+#include "apps/launch/launch.h"
+#include "core/base/error.h"
+#include "dist/transport/mpi.h"
+
+namespace laconic {
+namespace {
+
+/// "Open MPI 4.1.4", "MPICH's Hydra 4.0.2", "Intel(R) MPI Library for Linux* OS, Version 2021.11 …": by the beginning
+/// of what it prints.
+std::string name_in(const std::string& text) {
+  std::smatch version;
+  const std::string head = text.substr(0, 500);
+  // Debian's mpirun.openmpi calls itself (OpenRTE), the same program as mpirun (Open MPI).
+  if (std::regex_search(head, version, std::regex(R"(\((?:Open MPI|OpenRTE)\) (\S+))")))
+    return "Open MPI " + version[1].str();
+  if (std::regex_search(head, version, std::regex(R"(HYDRA build details:\s+Version:\s+(\S+))")))
+    return "MPICH's Hydra " + version[1].str();
+  const std::string line = head.substr(0, head.find('\n'));
+  return line.empty() ? "a program that does not say what it is" : line;
+}
+
+}  // namespace
+
+std::vector<std::string> mpirun_candidates() {
+  std::vector<std::string> all;
+  if (!in_path("mpirun").empty()) all.emplace_back("mpirun");
+  std::error_code error;
+  std::filesystem::path at = std::filesystem::weakly_canonical(dist::mpi_library().path, error);
+  while (!error && at.has_relative_path()) {  // PREFIX/lib/libmpi.so, /usr/lib/x86_64-linux-gnu/libmpi.so
+    at = at.parent_path();
+    for (const char* name : {"bin/mpirun.openmpi", "bin/mpirun"})
+      if (is_program(at / name)) all.push_back(at / name);
+  }
+  return all;
+}
+
+Mpirun choose_mpirun(const std::vector<std::string>& candidates, const std::string& library,
+                     const std::function<std::optional<std::string>(const std::string& path)>& asked) {
+  const std::string wanted = "Open MPI " + library, major = wanted.substr(0, wanted.find('.') + 1);
+  Mpirun first, same_major;
+  for (const std::string& path : candidates) {
+    const std::optional<std::string> text = asked(path);
+    if (!text) continue;
+    const Mpirun found{path, name_in(*text)};
+    if (library.empty() || found.name == wanted) return found;
+    if (first.path.empty()) first = found;
+    if (same_major.path.empty() && found.name.starts_with(major)) same_major = found;
+  }
+  if (!same_major.path.empty() || first.path.empty()) return same_major;
+  first.why = concat(first.path, first.path == "mpirun" ? " in PATH" : "", " is ", first.name,
+                     ", and this build speaks Open MPI ", library);
+  return first;
+}
+
+Mpirun own_mpirun() {
+  return choose_mpirun(mpirun_candidates(), dist::mpi_library().version, [](const std::string& path) {
+    return output_of({path, "--version"});
+  });
+}
+
+}  // namespace laconic

@@ -1,0 +1,437 @@
+#include <fmt/format.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <iostream>
+#include <thread>
+#include <vector>
+
+#include "apps/training/device_options.h"
+#include "apps/look/event_file.h"
+#include "apps/training/exchange_settings.h"
+#include "apps/launch/foreign_launcher.h"
+#include "apps/look/json_log.h"
+#include "apps/look/log_file.h"
+#include "apps/common/machine.h"
+#include "apps/main.h"
+#include "apps/training/output_lock.h"
+#include "apps/training/progress.h"
+#include "apps/look/report/live.h"
+#include "apps/look/report/report.h"
+#include "apps/common/statistics.h"
+#include "apps/training/task.h"
+#include "apps/common/text.h"
+#include "apps/look/trace_file.h"
+#include "core/base/atomic_file.h"
+#include "core/base/clock.h"
+#include "core/base/scratch_folder.h"
+#include "dist/engine/busy.h"
+#include "dist/collective/meeting.h"
+#include "dist/trainer/checkpoint.h"
+#include "dist/trainer/servers.h"
+
+namespace laconic {
+namespace {
+
+std::atomic<std::int64_t> first_interrupt{0};  // when, in ns
+std::atomic<int> interrupted_by{SIGINT};       // what this process got; another rank's interrupt counts as Ctrl-C
+std::atomic<bool> ends_in_order{false};        // once data are read
+bool interrupt_came() { return first_interrupt != 0; }
+
+/// Ctrl-C, SIGTERM and SIGHUP ask for an orderly end: the step is finished and saved; so does SIGUSR1, which mpirun
+/// passes on without killing anybody (apps/launch/launch.cc). A second one ends at once, and so does any while data are read
+/// or a plan is described: there is nothing to finish.
+extern "C" void on_interrupt(int signal_number) {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  const std::int64_t now = std::int64_t{time.tv_sec} * 1000000000 + time.tv_nsec;
+  std::int64_t first = 0;
+  if (ends_in_order && first_interrupt.compare_exchange_strong(first, now)) {
+    interrupted_by = signal_number;
+  } else if (!ends_in_order || now - first > std::chrono::nanoseconds(kSameInterrupt).count()) {
+    if (getpid() == 1) _exit(128 + signal_number);  // whom the kernel spares what a signal does by default
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+  }
+}
+
+/// Lets the handler run on a thread that does nothing else. On those that compute the stack pointer may point into the
+/// heap: oneDNN 2.6's products for AVX-512 address their workspace by it. A handler there overwrites what lies below.
+void listen_to_signals() {
+  std::vector<int> numbers = {SIGINT, SIGTERM, SIGUSR1};
+  if (!ignores_hangup()) numbers.push_back(SIGHUP);
+  sigset_t ours;
+  sigemptyset(&ours);
+  for (const int s : numbers) {
+    sigaddset(&ours, s);
+    signal(s, on_interrupt);
+  }
+  pthread_sigmask(SIG_BLOCK, &ours, nullptr);  // threads take this from the one that starts them
+  std::thread([ours] {
+    pthread_sigmask(SIG_UNBLOCK, &ours, nullptr);
+    for (;;) pause();
+  }).detach();
+}
+
+/// throws DataError if no file can be made in `folder`, or in what is there of its path
+void try_folder(std::filesystem::path folder, const char* option) {
+  const std::string whole = folder.string();
+  while (!folder.empty() && !std::filesystem::exists(folder)) folder = folder.parent_path();
+  try {
+    const AtomicFile probe((folder / "probe").string());
+  } catch (const DataError&) {
+    throw DataError(concat("no file can be made in ", whole, " (", option, "): give another folder, or free this one"));
+  }
+}
+
+class Observers final : public Observer {
+ public:
+  void add(std::unique_ptr<Observer> o) { all_.push_back(std::move(o)); }
+  void on_start(const RunInfo& info) override { tell(&Observer::on_start, info_ = info); }
+  void on_step(const StepReport& r) override { tell(&Observer::on_step, r); }
+  void on_eval(const EvalReport& r) override { tell(&Observer::on_eval, r); }
+  void on_test(const EvalReport& r) override { tell(&Observer::on_test, r); }
+  void on_ranks(const RanksReport& r) override { tell(&Observer::on_ranks, r); }
+  void on_ledger(const LedgerReport& r) override { tell(&Observer::on_ledger, r); }
+  void on_contradiction(const Contradiction& c) override { tell(&Observer::on_contradiction, c); }
+  void on_plan(const dist::Receipt& r) override { tell(&Observer::on_plan, r); }
+  void on_end(const RunSummary& s) override { tell(&Observer::on_end, s); }
+  const RunInfo& info() const { return info_; }
+
+ private:
+  template <class Report>
+  void tell(void (Observer::*on)(const Report&), const Report& report) {
+    for (auto& o : all_) ((*o).*on)(report);
+  }
+  std::vector<std::unique_ptr<Observer>> all_;
+  RunInfo info_;
+};
+
+/// The network that is emulated, if one is.
+std::optional<dist::LinkOptions> emulated_link(const TrainOptions& o) {
+  return o.link ? std::optional(link_options(*o.link, o.link_of, o.per_host, o.link_between)) : std::nullopt;
+}
+
+/// The slowest of the workers' links. Who shares a host's port has no link of its own.
+std::optional<dist::LinkSpec> slowest_link(const TrainOptions& o) {
+  if (!o.link || o.per_host > 0) return std::nullopt;
+  dist::LinkSpec slowest = *o.link;
+  for (const auto& [rank, link] : o.link_of) {
+    slowest.bits_per_second = std::min(slowest.bits_per_second, link.bits_per_second);
+    slowest.latency = std::max(slowest.latency, link.latency);
+  }
+  return slowest;
+}
+
+TrainerOptions trainer_options(const TrainOptions& o, const dist::Worker& worker) {
+  TrainerOptions t = trainer_options(o);
+  const int shared = default_threads(worker);  // on all ranks, whatever one was told
+  t.threads = o.threads > 0 ? o.threads : shared;
+  static const std::uint64_t memory = memory_available();  // before any of it is taken
+  if (t.device == kCpu && !o.dry_run && !o.eval_only) t.memory = memory;
+  t.describes_only = o.dry_run;
+  t.calibration.here = calibrated_here(emulated_link(o));
+  t.stop_requested = [] { return interrupt_came(); };
+  t.count_gradients = !o.report.empty() || o.live || t.ledger_every > 0;
+  return t;
+}
+
+/// Writes what there is of a trace now and then, so that a run that is killed leaves one; under MPI rank 0's part.
+class TraceKeeper final : public Observer {
+ public:
+  TraceKeeper(Trace& trace, std::string path) : trace_(trace), path_(std::move(path)) {}
+  void on_step(const StepReport&) override {
+    const auto begin = Clock::now();
+    if (begin < next_) return;
+    trace_.write(path_, true);
+    const auto end = Clock::now();
+    next_ = end + std::max<Clock::duration>(kEvery, 20 * (end - begin));  // it costs a twentieth of the time at most
+  }
+
+ private:
+  static constexpr std::chrono::seconds kEvery{60};
+  Trace& trace_;
+  const std::string path_;
+  Clock::time_point next_ = Clock::now() + kEvery;
+};
+
+/// Under MPI the traces of all ranks are brought together in one file.
+void write_trace(Trace& trace, dist::Worker& worker, const std::string& path) {
+  worker.engine.set_trace(nullptr);
+  if (dist::ranks_under_mpirun() == 0) {
+    worker.engine.run("meeting before the trace is written", [](dist::Communicator& comm) -> dist::Task<> {
+      std::vector<double> nothing{0.0};
+      co_await dist::sum_over_ranks(comm, slice(nothing));
+    });
+    if (worker.rank == 0) trace.write(path);
+    return;
+  }
+  const dist::Busy busy(dist::Busy::With::files, "writes the trace", [&path] { return path; });
+  std::vector<std::string> all;
+  const std::string mine = trace.json();
+  worker.engine.run("gathering of traces",
+                    [&](dist::Communicator& comm) { return dist::gather_blobs(comm, mine, all); });
+  if (worker.rank == 0) write_merged_traces(all, path);
+}
+
+/// What the emulated network was, and whether it was what limited the run.
+void print_link(const TrainOptions& o, const dist::LinkUse& use) {
+  if (!o.quiet)
+    fmt::print("link: {}{} (emulated), {} messages, {:.1f} % of them late by more than 2 ms\n", o.link->to_string(),
+               o.link_between ? "; between hosts " + o.link_between->to_string() : "", use.deliveries,
+               100 * use.late_share());
+  if (use.late_share() > 0.05)
+    fmt::print(stderr,
+               "laconic: warning: {:.0f} % of the messages were taken more than 2 ms after the emulated link had "
+               "delivered them: this machine "
+               "was the limit, not the link. Use fewer --workers, less --threads, or a slower --link.\n",
+               100 * use.late_share());
+}
+
+/// Whether an interrupt has come to any rank: all of them learn the same.
+bool interrupt_came_to_any(dist::Worker& worker) {
+  std::vector<double> came{interrupt_came() ? 1.0 : 0.0};
+  worker.engine.run("whether to go on with the next seed",
+                    [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(came)); });
+  return came[0] > 0;
+}
+
+/// Tells how much of what travels is the plan's: all of it, or a part; or that nothing travels.
+const char* travels(const dist::Method::Traits& method) {
+  return !method.joins ? "nothing" : method.plan_is_all ? "plan" : "more";
+}
+
+/// `interrupted`: set, on all ranks, where an interrupt has come and further runs were to follow.
+RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, std::atomic<bool>& interrupted) {
+  const int ranks = dist::ranks_under_mpirun();
+  Trace trace;
+  if (!o.trace.empty()) observers.add(std::make_unique<TraceKeeper>(trace, o.trace));
+  RunSummary summary;
+  dist::WorldOptions world{
+      .workers = o.workers.value_or(ranks > 0 ? 0 : 1), .servers = o.servers.value_or(0), .timeout_seconds = o.timeout};
+  world.type_of_service = o.type_of_service;
+  world.link = emulated_link(o);
+  /// Returns rank 0's workload, where it was trained or evaluated.
+  const auto train = [&](dist::Worker& worker) -> std::unique_ptr<Workload> {
+    TrainerOptions options = trainer_options(o, worker);
+    if (!o.trace.empty()) {
+      options.trace = &trace;
+      trace.row(worker.rank, "compute");  // the upper line
+      worker.engine.set_trace(&trace.row(worker.rank, "communication"));
+    }
+    if (worker.serves()) {
+      if (ranks > 0) ends_in_order = !o.dry_run;
+      serve(worker, *o.method, options);
+      if (!o.trace.empty() && !o.dry_run && !o.eval_only) write_trace(trace, worker, o.trace);
+      return nullptr;
+    }
+    std::unique_ptr<Workload> workload;
+    {
+      const dist::Busy busy(dist::Busy::With::files, "reads its data", [&o] { return o.data; });
+      workload = task.workload(o, worker);
+    }
+    ends_in_order = !o.dry_run;  // before ranks meet: one that a signal ended would take along the others' first steps
+    static const std::uint64_t taken = memory_taken();  // of all workers that are threads before one begins
+    options.memory_taken = taken;
+    Trainer trainer(worker, *workload, o.method, options, &observers);
+    if (o.dry_run) {
+      if (worker.rank == 0) fmt::print("{}", trainer.description());
+      if (worker.rank == 0 && o.json)
+        fmt::print("{}\n", to_json({.plan = trainer.plan().json(),
+                                    .travels = travels(trainer.method().traits()),
+                                    .computing = o.computing,
+                                    .servers = worker.engine.size() - worker.size,
+                                    .seed = o.trainer.seed,
+                                    .link = slowest_link(o),
+                                    .device = o.device,
+                                    .precision = o.precision},
+                                   trainer.info()));
+      return nullptr;
+    }
+    if (o.eval_only) {
+      if (worker.rank == 0) observers.on_start(trainer.info());
+      const EvalReport report = trainer.evaluate();
+      const std::optional<EvalReport> test = trainer.evaluate_at_the_end();
+      if (worker.rank == 0) summary.last_eval = report, summary.test = test, summary.steps = trainer.step();
+    } else {
+      if (worker.rank == 0) {
+        const dist::Busy busy(dist::Busy::With::files, "writes to its folder", [&o] { return o.trainer.save; });
+        task.begin(o);
+      }
+      const RunSummary done = trainer.run();
+      if (worker.rank == 0) summary = done;
+      if (!o.trace.empty()) write_trace(trace, worker, o.trace);
+    }
+    return worker.rank == 0 ? std::move(workload) : nullptr;
+  };
+  const dist::WorldReport report = dist::run_workers(world, [&](dist::Worker& worker) {
+    if (const std::unique_ptr<Workload> trained = train(worker)) {
+      bool cut_short = false;
+      const dist::Busy busy(dist::Busy::With::work, "writes what was asked for at the end");
+      task.finish(o, *trained, [&] { return cut_short = interrupt_came(); });
+      if (cut_short && summary.stopped.empty()) summary.stopped = "interrupted";
+    }
+    if (o.repeat > 1 && interrupt_came_to_any(worker)) interrupted = true;
+  });
+  if (o.link && !o.dry_run) {
+    print_link(o, report.link);
+    summary.link_late_share = report.link.late_share();
+  }
+  return summary;
+}
+
+/// The figure that runs with several seeds are compared by.
+struct Quality {
+  std::string what;  // as Progress calls it
+  const char* unit;
+  double value;
+};
+Quality quality(const std::string& of, const EvalReport& r) {
+  if (r.perplexity) return {of + " perplexity", "", *r.perplexity};
+  if (!r.metrics.empty()) return {of + " " + r.metrics[0].first, "", r.metrics[0].second};
+  return {"test accuracy", " %", 100 - r.top1_error};
+}
+
+/// Keeps other runs from what this one writes.
+void take_outputs(const TrainOptions& o, OutputLocks& locks) {
+  locks.take_file(o.log, "--log");
+  for (const auto& [path, option] :
+       {std::pair{&o.trace, "--trace"}, {&o.report, "--report"}, {&o.export_path, "--export"}})
+    locks.take_name(*path, option);
+  locks.take_folder(o.tensorboard, "--tensorboard");
+  locks.take_folder(o.trainer.dump_gradients, "--dump-gradients");
+}
+
+/// Writes the page of --report, and says where it is.
+void make_report(const TrainOptions& o, const std::string& log) {
+  // A training that was at its end already may have written no line.
+  if (std::filesystem::file_size(log) == 0 || LogFile::read(log).steps.empty()) {
+    if (!o.quiet) fmt::print("report: none, for no step was made\n");
+    return;
+  }
+  const bool timeline = !o.trace.empty() && has_whole_step(read_trace(o.trace));
+  write_report({{.title = o.model, .log = log, .trace = timeline ? o.trace : ""}}, o.report);
+  if (!o.quiet)
+    fmt::print("report: {}{}\n", o.report,
+               timeline || o.trace.empty() ? "" : ", without a timeline, for the trace has no whole step");
+}
+
+/// Trains (or evaluates) as the options say. Returns the exit code: 0, or 128 and the number of the signal that cut the
+/// training short, after all has been saved (under mpirun rank 0 alone; the others 0). Throws Error.
+int run_training(const TrainOptions& options, Task& task) {
+  if (!options.alone) refuse_foreign_launcher();
+  if (!options.eval_only) listen_to_signals();  // else there is nothing to save, and a signal ends it
+  set_matmul_precision(checked_precision(options.precision, options.device, "--precision"));
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  const bool speaks = !rank || std::string(rank) == "0";
+  std::vector<Quality> results;
+  std::atomic<bool> interrupted = false;
+  bool stopped = false;
+  const TrainerOptions& all = options.trainer;
+  if (speaks && options.repeat > 1 && !all.save.empty() && !all.overwrite && !options.resume && !options.eval_only)
+    for (int run = 0; run < options.repeat; ++run)  // before hours of training with other seeds
+      CheckpointStore::require_nothing_saved(with_seed(all.save, all.seed + static_cast<std::uint64_t>(run)));
+  for (int run = 0; run < options.repeat && !stopped; ++run) {
+    TrainOptions o = options;
+    o.trainer.seed += static_cast<std::uint64_t>(run);
+    if (options.repeat > 1)
+      for (std::string* path :
+           {&o.trainer.save, &o.log, &o.trace, &o.report, &o.tensorboard, &o.trainer.dump_gradients, &o.export_path})
+        if (!path->empty()) *path = with_seed(*path, o.trainer.seed);
+    if (speaks && !o.eval_only) {
+      // Whether they can be written is to be known before hours of training.
+      for (const std::string& path : {o.log, o.trace, o.report, o.export_path})
+        if (!path.empty()) const AtomicFile probe(path);
+      if (!o.trainer.dump_gradients.empty()) try_folder(o.trainer.dump_gradients, "--dump-gradients");
+    }
+    OutputLocks locks;
+    if (speaks && !o.dry_run) take_outputs(o, locks);
+    Observers observers;
+    if (speaks && !o.quiet && !o.dry_run) observers.add(std::make_unique<Progress>(std::cout, Progress::for_stdout()));
+    std::optional<ScratchFolder> scratch;  // a page is made of a log
+    std::string log = o.log;
+    if (speaks && log.empty() && !o.report.empty() && !o.dry_run) log = scratch.emplace("report").path() + "/log.jsonl";
+    if (speaks && !log.empty() && !o.dry_run)
+      observers.add(std::make_unique<JsonLog>(log, o.resume || o.eval_only,
+                                              run_to_json(o.model, o.trainer.seed, o.command), !o.eval_only));
+    if (speaks && !o.tensorboard.empty() && !o.dry_run) observers.add(std::make_unique<EventFile>(o.tensorboard));
+    if (speaks && o.live && !o.dry_run) {
+      auto live = std::make_unique<LivePage>(*o.live, o.model, run_to_json(o.model, o.trainer.seed, o.command));
+      if (!o.quiet || o.live->port == 0) fmt::print("live: {}\n", live->url());
+      std::fflush(stdout);
+      observers.add(std::move(live));
+    }
+    const RunSummary summary = train_once(o, task, observers, interrupted);
+    stopped = !summary.stopped.empty() || (interrupted && run + 1 < options.repeat);
+    if (summary.test)
+      results.push_back(quality("test", *summary.test));
+    else if (summary.last_eval)
+      results.push_back(quality("validation", *summary.last_eval));
+    if (speaks && !o.quiet && !summary.ledger.empty())
+      fmt::print("{}", ledger_table(summary.ledger_form, summary.ledger));
+    if (speaks && !o.dry_run && !o.quiet && !o.log.empty() && !o.eval_only) fmt::print("log: {}\n", o.log);
+    if (speaks && !o.dry_run && !o.quiet && !o.trace.empty())
+      fmt::print("trace: {} (laconic plot trace draws it; ui.perfetto.dev opens it)\n", o.trace);
+    if (speaks && !o.dry_run && !o.report.empty()) make_report(o, log);
+    // Under --quiet what comes last: one line. A text that was written is a result too.
+    if (speaks && o.quiet && !o.json && !o.dry_run && o.repeat == 1 && o.generate.words == 0)
+      fmt::print("{}\n", result_line(observers.info(), summary));
+    if (speaks && o.json && !o.dry_run) fmt::print("{}\n", to_json(observers.info(), summary));
+    std::fflush(stdout);
+  }
+  if (speaks && options.repeat > 1 && !(options.quiet && options.json) && !results.empty()) {
+    std::vector<double> values;
+    for (const Quality& q : results) values.push_back(q.value);
+    std::optional<double> mean, deviation;
+    mean_and_deviation(values, mean, deviation);
+    fmt::print("{} over {} seeds: {:.2f}{} +- {:.2f}\n", results[0].what, results.size(), *mean, results[0].unit,
+               deviation.value_or(0));
+  }
+  // A rank that leaves with another code than 0 lets mpirun end the others, so one alone does.
+  return stopped && speaks ? 128 + interrupted_by : 0;
+}
+
+class OwnTask final : public Task {
+ public:
+  explicit OwnTask(const Program& program) : make_(program.task) {}
+  std::unique_ptr<Workload> workload(const TrainOptions& o, const dist::Worker& worker) override {
+    OwnTaskOptions own;
+    own.batch = o.batch, own.shuffle = o.images.shuffle, own.data_threads = o.images.data_threads;
+    own.seed = o.trainer.seed, own.data = o.data;
+    std::unique_ptr<Workload> workload = make_(own, worker);
+    require<Error>(workload != nullptr, "the program's own task is null.");
+    return workload;
+  }
+
+ private:
+  decltype(Program::task) make_;
+};
+
+std::unique_ptr<Task> make_task(const Program& program, const TrainOptions& options) {
+  if (program.task) return std::make_unique<OwnTask>(program);
+  switch (program.reads) {
+    case Program::Reads::photographs:
+      return make_photo_task(options);
+    case Program::Reads::text:
+    case Program::Reads::blocks:
+      return make_language_task(options);
+    default:
+      return make_image_task(program, options);
+  }
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv, const Program& program) {
+  return run_main([&] {
+    const std::optional<TrainOptions> options = parse_options(argc, argv, program);
+    if (!options) return 0;
+    return options->predict.empty() ? run_training(*options, *make_task(program, *options))
+                                    : predict(program, *options);
+  });
+}
+
+}  // namespace laconic

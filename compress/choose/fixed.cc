@@ -1,0 +1,43 @@
+#include <algorithm>
+
+#include "compress/cuda/choose.h"
+#include "compress/choose/select_fast.h"
+#include "compress/choose/selector.h"
+#include "core/dispatch.h"
+
+namespace laconic::compress {
+namespace {
+
+/// Chooses all above SelectorOptions::threshold, however many they are.
+/// source: Strom 2015
+class Fixed final : public Selector {
+ public:
+  explicit Fixed(float threshold) : threshold_(threshold) {}
+
+  std::size_t most(std::size_t, std::size_t n) const override { return n; }
+  void prepare(Candidates& candidates, std::size_t, Sign sign) const override {
+    keep_from(candidates, threshold_, sign, SIZE_MAX);
+  }
+
+ private:
+  void choose(const Offer& o, Selection& out) override {
+    fast::above(o.in.values, o.in.candidates, o.in.sign, threshold_, std::min(o.in.most, o.in.values.size()), scratch_,
+                out);
+  }
+  Steps choose_on_cuda(const Offer& o, Selection& out) override {
+    return cuda_only([&] { return cuda::all_above({o.in, cuda_scratch_, out}, threshold_); });
+  }
+
+  float threshold_;
+  fast::Scratch scratch_;
+};
+
+}  // namespace
+
+SelectorKind fixed_selector() {
+  return {"fixed",
+          {.by_name = false, .by_k = false, .keeps = 0.8, .one_magnitude = true},
+          [](const SelectorOptions& o) { return std::make_unique<Fixed>(o.threshold); }};
+}
+
+}  // namespace laconic::compress

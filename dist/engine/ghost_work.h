@@ -1,0 +1,84 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "compress/codec.h"
+
+namespace laconic::dist {
+
+/// What a rank does to memory. Amounts are elements, but for sums, which are bytes.
+enum class Work : std::uint8_t {
+  adding,  ///< so many bytes and as many others
+  encoding,
+  decoding,    ///< by the plan's codec
+  gathering,   ///< a residual takes up so much of a gradient
+  selecting,   ///< so much of a residual is chosen from
+  scattering,  ///< so many chosen elements are added where they belong
+  updating,    ///< by a server's optimiser
+};
+
+/// How long the payloads of ghosts are, and where their codec runs.
+struct GhostPayloads {
+  std::optional<double> bits_per_value{};  ///< nothing: as long as the codec expects
+  /// It runs in network cards (compress/inceptionn/nic.h) on a link of so many bytes a second, and takes no time of a core. A
+  /// payload counts as the bytes that would keep the link busy for as long. Nothing: it runs on cores.
+  std::optional<double> card_bytes_per_second{};
+
+  double bytes(const compress::Codec& codec, std::size_t elements) const;
+};
+
+/// Hears what strategies and collectives would do to memory that is not there (Device::Kind::ghost), so that it can
+/// take virtual time.
+class GhostWork {
+ public:
+  virtual void did(Work work, std::size_t amount) = 0;
+  virtual GhostPayloads payloads() const { return {}; }
+
+  /// Tells the one that this thread works for, if there is one.
+  static void tell(Work work, std::size_t amount) {
+    if (current != nullptr) current->did(work, amount);
+  }
+  /// Likewise, where the memory is a ghost's.
+  static void tell(Device device, Work work, std::size_t amount) {
+    if (device == kGhost) [[unlikely]]
+      tell(work, amount);
+  }
+  static thread_local GhostWork* current;
+
+ protected:
+  ~GhostWork() = default;
+};
+
+/// A codec for ghosts: payloads have the length that GhostWork::payloads() says, and no contents.
+class GhostCodec final : public compress::Codec {
+ public:
+  /// `real` must outlive this.
+  explicit GhostCodec(const compress::Codec& real) : real_(real) {}
+  std::size_t max_bytes(std::size_t elements) const override;
+  double expected_bytes(std::size_t elements) const override { return payloads().bytes(real_, elements); }
+  void encode(Slice<const float> x, const compress::Key&, compress::Bytes& payload) const override;
+  void encode_and_decode(Slice<const float> x, const compress::Key& key, compress::Bytes& payload,
+                         Slice<float>) const override;
+  void encode_with_feedback(Slice<float> x, Slice<float> lost, const compress::Key& key, compress::Bytes& payload,
+                            bool settle) const override;
+  void decode(Slice<const std::byte>, Slice<float> x) const override;
+  void decode_add(Slice<const std::byte> payload, Slice<float> x) const override;
+  void decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const compress::Key& key,
+                         compress::Bytes& sum) const override;
+
+ private:
+  static GhostPayloads payloads() {
+    return GhostWork::current != nullptr ? GhostWork::current->payloads() : GhostPayloads{};
+  }
+  static bool in_card() { return payloads().card_bytes_per_second.has_value(); }
+  static void tell_decoding(std::size_t elements);
+  const compress::Codec& real_;
+};
+
+/// Returns the codec, or, for a ghost's memory, its stand-in, which lives in `place`. Null stays null.
+inline const compress::Codec* codec_for(Device device, const compress::Codec* codec, std::optional<GhostCodec>& place) {
+  return codec != nullptr && device == kGhost ? &place.emplace(*codec) : codec;
+}
+
+}  // namespace laconic::dist

@@ -1,0 +1,54 @@
+#pragma once
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/stream.h"
+#include "dist/engine/hop_trace.h"
+#include "dist/transport/transport.h"
+
+namespace laconic::dist {
+
+/// A task for the communication thread. `body` makes the coroutine; it is kept until the coroutine has ended, so a
+/// lambda with captures may be the coroutine itself. Memory that it works on is left alone until waited for. On a CUDA
+/// device that is an order of work there, and the compute thread may ask for more of it at once: the operation begins
+/// when the device has done what was asked before submit(), so that an early one does not hold up others, and what is
+/// asked after wait() comes after what the operation asked for.
+struct Operation {
+  std::string name{};  ///< for errors: "allreduce conv1.weight"
+  int slot = 0;        ///< the same on every rank: Engine::reserve_slots
+  int priority = 0;    ///< larger goes first
+  Device device{};     ///< the CUDA device whose memory it works on, if it does
+  /// It only asks for work there (NCCL's): begins at once, in the order of submission and not of priority, and the
+  /// device waits instead of the host. Among such operations the order of submission is the same on every rank.
+  bool in_order = false;
+  std::function<Task<>(Communicator&)> body{};
+};
+
+/// One operation, from its submission to its end. Belongs to the communication thread once that has taken it, and to
+/// whoever waits for it when it is done.
+struct Running {
+  Operation operation;
+  std::uint64_t arrow = 0;                        // of a trace; 0: none
+  Event ready{}, ended{};                         // what its device had to do before it, and at its end
+  std::unique_ptr<HopTrace> hops{};               // while somebody is told of them
+  std::unique_ptr<TransportCommunicator> comm{};  // while it is under way
+  Task<> task{};
+  std::exception_ptr error{};
+  bool done = false;
+
+  /// Afterwards nothing that it held is held any more.
+  void release() {
+    if (comm) comm->cancel();
+    task = {};
+    operation.body = nullptr;
+    comm.reset();
+    hops.reset();
+    ready = {};
+  }
+};
+using RunningList = std::vector<std::shared_ptr<Running>>;
+
+}  // namespace laconic::dist
