@@ -3,14 +3,13 @@
 #include <string>
 #include <vector>
 
-#include "apps/bench/bench.h"
+#include "apps/common/tools.h"
 #include "apps/compare/compare.h"
 #include "apps/launch/launch.h"
 #include "apps/main.h"
 #include "apps/programs.h"
 #include "apps/common/terminal.h"
 #include "apps/common/text.h"
-#include "apps/common/tools.h"
 #include "apps/common/version.h"
 #include "core/base/error.h"
 
@@ -31,24 +30,18 @@ constexpr Tool kTools[] = {
     {"bench", "bench NAME ...", "measurements, beside PyTorch or MPI where there is one", laconic::bench},
     {"models", "models [--layers NAME]", "the zoo: parameters and work of each model, or of its layers",
      laconic::list_models},
-    {"codec", "codec encode|decode ... IN OUT", "files of float32 with few bits a value", laconic::codec},
     {"pack", "pack DATA OUT [--size S]", "photographs of a data set in one file", laconic::pack},
     {"inspect", "inspect NAME ...",
-     "what a method makes of values, whether checkpoints are whole, where a trace's time went", laconic::inspect},
+     "what a method makes of values, whether checkpoints are whole, at what a training broke off", laconic::inspect},
     {"simulate", "simulate --model M --workers N,..", "a training step on a network that is not there",
      laconic::simulate},
     {"calibrate", "calibrate --workers N", "what ranks, network, codecs and layers take here, for plans",
      laconic::calibrate},
-    {"chaos", "chaos PROGRAM ...", "faults at random moments, and whether a training goes on to the same weights",
-     laconic::chaos},
     {"doctor", "doctor [--hosts A,B]", "what this machine has, what is slow or missing for training, and the mend",
      laconic::doctor},
     {"explain", "explain LOG", "where a training's time went, and what would shorten a step", laconic::explain},
     {"report", "report LOG... -o PAGE.html", "curves, tables and a timeline of trainings, in one page",
      laconic::report},
-    {"reproduce", "reproduce [PAPER [TABLE]]", "the five papers' tables, made again and beside their own",
-     laconic::reproduce},
-    {"plot", "plot trace FILE -o PICTURE.svg", "a picture of some steps of a recorded training", laconic::plot},
 };
 
 void print_line(const char* head, const char* what) { std::printf("%s", laconic::help_line(head, what, 39).c_str()); }

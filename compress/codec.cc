@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "compress/choose/residual.h"
+#include "compress/select/residual.h"
 #include "core/raw.h"
 
 namespace laconic::compress {

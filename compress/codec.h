@@ -14,10 +14,10 @@ namespace laconic::compress {
 /// with hidden state, so that a resumed run draws the same, and ranks that must encode alike do.
 struct Key {
   std::uint64_t seed = 0, step = 0;
-  std::uint32_t operation = 0;  ///< which message of the plan
-  std::uint32_t hop = 0;        ///< which step of the collective
-  std::uint32_t rank = 0;       ///< that encodes; where several encode one thing, the first of them
-  float scale = 0;              ///< that the encoders of one sum share (Codec::scale_of); 0: each has its own
+  std::uint32_t operation = 0;  ///< the message's number in the plan
+  std::uint32_t hop = 0;        ///< the collective's step
+  std::uint32_t rank = 0;       ///< the rank that encodes; where several encode one thing, the first of them
+  float scale = 0;              ///< the scale that the encoders of one sum share (Codec::scale_of); 0: each has its own
 };
 
 /// Turns floats into fewer bytes and back, with no memory of its own: same floats and same key, same bytes. (What
@@ -25,7 +25,7 @@ struct Key {
 class Codec {
  public:
   virtual ~Codec() = default;
-  /// No payload of so many elements is longer: so that a receiver can size its buffer.
+  /// The longest payload of that number of elements, in bytes: a receiver sizes its buffer by it.
   virtual std::size_t max_bytes(std::size_t elements) const = 0;
   /// Appends x to payload.
   virtual void encode(Slice<const float> x, const Key& key, Bytes& payload) const = 0;
@@ -38,8 +38,7 @@ class Codec {
                                     bool settle) const;
   /// x becomes what the payload says, all of it. Throws DataError if the payload is not one of x.size() elements.
   virtual void decode(Slice<const std::byte> payload, Slice<float> x) const = 0;
-  /// x += what the payload says. The sums are those of decode and an addition; as here it takes a buffer and a pass
-  /// more.
+  /// x += what the payload says, with the bits of decode and an addition. The default takes a buffer and one more pass.
   virtual void decode_add(Slice<const std::byte> payload, Slice<float> x) const;
   /// Appends x + what the payload says to `sum`, as decode_add and encode would. x is afterwards that sum or what it
   /// was. Where it throws, `sum` may have grown.

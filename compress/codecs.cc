@@ -4,6 +4,28 @@
 #include <charconv>
 
 namespace laconic::compress {
+
+/// The codecs of laconic, in the order of --help. NAME_codec() is in the codec's file; a new one adds a line.
+#define LACONIC_CODECS(ROW) \
+  ROW(identity)             \
+  ROW(fp16)                 \
+  ROW(bf16)                 \
+  ROW(truncation)           \
+  ROW(inceptionn)           \
+  ROW(inceptionn_published) \
+  ROW(inceptionn_relative)  \
+  ROW(qsgd)                 \
+  ROW(terngrad)             \
+  ROW(groupq)               \
+  ROW(natural)              \
+  ROW(onebit)               \
+  ROW(signs)                \
+  ROW(snappy)               \
+  ROW(lz4)                  \
+  ROW(zfp)
+#define LACONIC_DECLARE_CODEC(name) CodecKind name##_codec();
+LACONIC_CODECS(LACONIC_DECLARE_CODEC)
+
 namespace {
 
 constexpr const char* kNone = "none";
@@ -20,22 +42,9 @@ const CodecKind* kind_of(const std::string& text) {
 }  // namespace
 
 std::vector<CodecKind>& codecs() {
-  static std::vector<CodecKind> all{identity_codec(),
-                                    fp16_codec(),
-                                    bf16_codec(),
-                                    truncation_codec(),
-                                    inceptionn_codec(),
-                                    inceptionn_published_codec(),
-                                    inceptionn_relative_codec(),
-                                    qsgd_codec(),
-                                    terngrad_codec(),
-                                    groupq_codec(),
-                                    natural_codec(),
-                                    onebit_codec(),
-                                    signs_codec(),
-                                    snappy_codec(),
-                                    lz4_codec(),
-                                    zfp_codec()};
+#define LACONIC_ROW(name) name##_codec(),
+  static std::vector<CodecKind> all{LACONIC_CODECS(LACONIC_ROW)};
+#undef LACONIC_ROW
   return all;
 }
 
@@ -50,6 +59,13 @@ std::optional<int> codec_number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() && !text.empty() ? std::optional(value)
                                                                                    : std::nullopt;
+}
+
+std::optional<std::pair<int, int>> codec_numbers(std::string_view text) {
+  const auto colon = text.find(':');
+  if (colon == text.npos) return std::nullopt;
+  const auto first = codec_number(text.substr(0, colon)), second = codec_number(text.substr(colon + 1));
+  return first && second ? std::optional(std::pair(*first, *second)) : std::nullopt;
 }
 
 std::optional<int> codec_power(std::string_view text) {

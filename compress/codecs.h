@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "compress/codec.h"
@@ -25,7 +26,7 @@ struct CodecKind {
   std::string name;     ///< "qsgd"
   std::string form;     ///< "qsgd:BITS:BUCKET", for readers; the name if it takes no numbers
   std::string example;  ///< "qsgd:8:512": what tests try
-  std::string advice;   ///< where numbers are wrong: "give bits and values per bucket"
+  std::string advice;   ///< advice where numbers are wrong: "give bits and values per bucket"
   CodecTraits traits{};
   /// Makes the codec of these numbers, "8:512". Returns null if they are wrong. throws UsageError if they are out of
   /// range, or if the codec is not in this build
@@ -36,20 +37,10 @@ struct CodecKind {
 CodecKind plain_codec(const std::string& name, CodecTraits traits, std::function<std::unique_ptr<const Codec>()> make);
 /// Reads all of `text` as a whole number. Returns nothing if it is none.
 std::optional<int> codec_number(std::string_view text);
+/// Reads "A:B", two whole numbers. Returns nothing if the text is something else.
+std::optional<std::pair<int, int>> codec_numbers(std::string_view text);
 /// Reads "2^E". Returns E, or nothing if the text is no power of two.
 std::optional<int> codec_power(std::string_view text);
-
-/// The kinds of laconic, each with its file.
-CodecKind identity_codec();                                  ///< identity.cc
-CodecKind fp16_codec(), bf16_codec(), truncation_codec();    ///< short_floats.cc
-CodecKind inceptionn_codec(), inceptionn_published_codec();  ///< inceptionn.cc
-CodecKind inceptionn_relative_codec();                       ///< inceptionn_relative.cc
-CodecKind qsgd_codec(), terngrad_codec();                    ///< stochastic.cc
-CodecKind groupq_codec();                                    ///< group_quantiser.cc
-CodecKind natural_codec();                                   ///< natural.cc
-CodecKind onebit_codec(), signs_codec();                     ///< onebit.cc
-CodecKind snappy_codec(), lz4_codec();                       ///< lossless.cc
-CodecKind zfp_codec();                                       ///< zfp.cc
 
 /// The table of all kinds. Add your own before training begins.
 std::vector<CodecKind>& codecs();

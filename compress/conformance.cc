@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compress/codecs.h"
-#include "compress/choose/selector.h"
+#include "compress/select/selector.h"
 #include "core/base/parallel.h"
 #include "core/base/random.h"
 
@@ -72,7 +72,7 @@ class CodecCheck {
     return bytes_of(payload);
   }
   Values decoded(const std::vector<std::byte>& payload, std::size_t n) const {
-    Values x(n, 77.0f);  // all of it is to be written
+    Values x(n, 77.0f);  // decode writes all of it
     codec_.decode(view(payload), slice(x));
     return x;
   }
@@ -154,7 +154,7 @@ class CodecCheck {
     require_that(bytes_of(both) == encoded(alike, key), c, "decode_add_encode is not decode_add and encode");
   }
 
-  /// What is no payload of so many values is an error, or decodes to something; nothing else.
+  /// What is no payload of that number of values is an error, or decodes to something; nothing else.
   void hostile(const Case& c, const std::vector<std::byte>& payload) const {
     Random random(13, Purpose::synthetic, payload.size());
     const auto try_it = [&](const std::vector<std::byte>& damaged, bool must_fail) {

@@ -16,7 +16,7 @@ class UnderWay {
     for (const auto& [event, memory] : all_) try {
         event.synchronize();
       } catch (const Error&) {
-        // The device is broken, and whoever waits for it will be told.
+        // The device is broken, and its next wait tells so.
       }
   }
   void keep(Pinned memory, Device device) {

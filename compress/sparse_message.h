@@ -35,8 +35,8 @@ double expected_rice_bytes(std::size_t count, std::size_t n);
 ///     indices, raw    u32 count
 ///     packed          width : u8 for each block of 128 gaps, the bits of the largest | per block its gaps, width bits
 ///                     each, lowest bits first, filled up to a byte
-///     rice            p : u8 for each block | per block the low p bits of its gaps, likewise | gap >> p for all, as so
-///                     many 0 bits and a 1, lowest bits first, filled up to a byte
+///     rice            p : u8 for each block | per block the low p bits of its gaps, in the same way | gap >> p for
+///                     all, each as that number of 0 bits and a 1, lowest bits first, filled up to a byte
 ///
 /// indices : ascending, below n < 2^32. values : as many, or 1 with one_value (0 or 1 if there are no indices)
 /// source: RedSync 2.2 (packed message), 3.2 (quantised); Golomb 1966, Rice 1979
@@ -52,7 +52,7 @@ void encode_sparse(SparseFormat format, Slice<const std::uint32_t> indices, Slic
 class SparseView {
  public:
   SparseView() = default;
-  SparseView(SparseView&&) = default;  // what it points to moves with it; a copy's would not
+  SparseView(SparseView&&) = default;  // pointers stay valid, as a copy's would not
   SparseView& operator=(SparseView&&) = default;
 
   /// Reads a message about a tensor of n elements. Every length and index is checked first.
@@ -75,10 +75,9 @@ class SparseView {
   bool one_value_ = false;
   const std::uint32_t* indices_ = nullptr;
   const float* values_ = nullptr;
-  Device device_{};  // where all that lies
+  Device device_{};  // device of indices and values
   std::vector<std::uint32_t> decoded_;
-  std::unique_ptr<Storage> own_indices_,
-      own_values_;  // of a payload that is not aligned; what was decoded for a device
+  std::unique_ptr<Storage> own_indices_, own_values_;  // copies of what is not aligned, or was decoded for a device
 };
 
 /// How many elements some of the messages name. Cost: a sort of all indices.

@@ -16,11 +16,11 @@ thread_local BackwardWatch* backward_watch = nullptr;
 
 /// What the two runs of a checkpointed segment share.
 struct Segment {
-  std::vector<Tensor> kept;  // by once(), in order
-  std::size_t next = 0;      // of the second run
+  std::vector<Tensor> kept;  // the results of once(), in order
+  std::size_t next = 0;      // the next one of the second run
   bool second = false;
 };
-thread_local Segment* segment = nullptr;  // that runs on this thread
+thread_local Segment* segment = nullptr;  // the segment that runs on this thread
 
 Tensor copy_of(const Tensor& t, Layout layout) {
   Tensor copy = Tensor::empty(t.shape(), t.dtype(), t.device(), layout);

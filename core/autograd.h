@@ -29,17 +29,17 @@ class Node {
   const char* operation_;
   std::uint64_t sequence_;                      // made later = used later: descending order is a valid backward order
   const std::string* scope_ = nullptr;          // the layer that was running, for traces; owned by the module
-  DType dtype_ = DType::f32;                    // of the operation's result, and so of its gradient;
-  Device device_;                               // where both lie
+  DType dtype_ = DType::f32;                    // the type of the operation's result and of its gradient
+  Device device_;                               // the device of both
   struct Input {
     std::shared_ptr<Node> node;  // null where no gradient is wanted
-    TensorWatch value;           // which backward may need as it was
+    TensorWatch value;           // the value that backward may need as it was
   };
   std::vector<Input> inputs_;
   std::function<void(const Tensor&, const Tensor&, Grads&)> backward_;
-  std::function<Tensor()> again_;               // of a checkpointed segment: runs it, recorded
+  std::function<Tensor()> again_;               // a checkpointed segment's second run, recorded
   bool takes_pair_ = false;                     // gradients of two uses are handed over unsummed
-  Tensor pending_, pending_second_;             // what consumers have contributed so far
+  Tensor pending_, pending_second_;             // the sums of what consumers have contributed so far
   std::uint64_t visited_ = 0;
 };
 
@@ -123,14 +123,14 @@ Tensor with_gradient(const Tensor& value, std::shared_ptr<Leaf> leaf);
 void backward(const Tensor& loss, float scale = 1.0f);
 
 /// y = f(x), keeping x alone: when backward comes here f is run again, recorded, and backward goes through what that
-/// made, then on in front of x. Every bit is that of f(x) without this: gradients are added in the same order, and a
+/// made, then on in front of x. No bit differs from f(x) without this: gradients are added in the same order, and a
 /// parameter is complete at its last use as ever. Saves what f keeps for its backward, costs f once more.
 /// f must do the same both times: what it depends on (x, parameters, a ForwardContext) may not change before backward;
 /// what it changes besides, or what must not be computed anew, goes through once() and recomputing(). Inside another
 /// segment, and where nothing is recorded, this is f(x).
 ///   source   Chen et al. 2016, "Training deep nets with sublinear memory cost"
 Tensor checkpoint(const Tensor& x, std::function<Tensor(const Tensor&)> f);
-/// True on this thread while a segment is run for the second time: whoever counts runs leaves this one out.
+/// True on this thread while a segment is run for the second time: a count of runs leaves this one out.
 bool recomputing();
 /// make(); in the second run of a segment, what the same call gave in the first. For what is small and dear to compute,
 /// or comes with a side effect.

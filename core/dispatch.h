@@ -1,8 +1,8 @@
 #pragma once
 #include <type_traits>
 
-#include "core/cuda/select.h"
 #include "core/base/error.h"
+#include "core/cuda/device.h"
 #include "core/memory.h"
 
 namespace laconic {
@@ -22,7 +22,7 @@ namespace detail {
 }
 }  // namespace detail
 
-/// Runs a kernel where the memory lies. `device` is that of its operands; for the trap device the CPU kernel runs with
+/// Runs a kernel where the memory lies. `device` is its operands'; for the trap device the CPU kernel runs with
 /// host access granted for just that time; for ghosts it does not run, and its result is zero. Throws Error for a CUDA
 /// device: only for what runs on the host by its nature.
 template <class F>
@@ -53,8 +53,8 @@ decltype(auto) on_device(Device device, F&& cpu_kernel, [[maybe_unused]] G&& cud
   return on_device(device, std::forward<F>(cpu_kernel));
 }
 
-/// Runs a kernel that is for CUDA devices alone, on the selected one: on_device() selects that of its memory. A build
-/// without CUDA leaves it out, so calls of cuda:: functions may stand in it, and returns an empty result.
+/// Runs a kernel that is for CUDA devices alone, on the selected one: on_device() selects the device of its memory. A
+/// build without CUDA leaves it out, so calls of cuda:: functions may stand in it, and returns an empty result.
 template <class G>
 auto cuda_only([[maybe_unused]] G&& kernel) -> decltype(kernel()) {
   if constexpr (kCudaBuilt)
@@ -63,7 +63,7 @@ auto cuda_only([[maybe_unused]] G&& kernel) -> decltype(kernel()) {
     return decltype(kernel())();
 }
 
-/// Declares a kernel in cpu::, and in cuda:: for the selected device (core/cuda/select.h).
+/// Declares a kernel in cpu::, and in cuda:: for the selected device (core/cuda/device.h).
 ///   LACONIC_DECLARE(void fill(float* y, float value, std::int64_t n));
 #define LACONIC_DECLARE(...) \
   namespace cpu {            \

@@ -54,7 +54,7 @@ requires Differentiable<F, Inputs...> &&(std::same_as<Inputs, Tensor>&&...)Tenso
 }
 
 struct GradcheckOptions {
-  double tolerance = 1e-2;  ///< of the largest gradient of an input
+  double tolerance = 1e-2;  ///< the share of an input's largest gradient
   float step = 4e-3f;       ///< e below
   /// At most this share of elements may lie at a kink, where the differences on both sides disagree; they prove
   /// nothing.

@@ -30,7 +30,7 @@ class Storage {
  private:
   std::byte* data_ = nullptr;
   std::size_t bytes_;
-  std::size_t capacity_ = 0;  // of the pool's block
+  std::size_t capacity_ = 0;  // the size of the pool's block
   void* pool_ = nullptr;      // CUDA only: the stream's pool that it is from
   Device device_;
   std::atomic<std::uint64_t> copies_ = 0;
@@ -54,7 +54,7 @@ struct MemoryStats {
     peak_bytes = std::max(peak_bytes, in_use_bytes);
   }
 };
-/// The size of block for so many bytes: a multiple of `align`, then eighths of a power of two (at most 12.5 % waste),
+/// The size of a block for these bytes: a multiple of `align`, then eighths of a power of two (at most 12.5 % waste),
 /// so that the sizes of a step recur.
 std::size_t size_class(std::size_t bytes, std::size_t align);
 MemoryStats memory_stats(Device device = kCpu);

@@ -1,7 +1,5 @@
 #include "core/parameter.h"
 
-#include <algorithm>
-
 #include "core/raw.h"
 
 namespace laconic {
@@ -92,7 +90,7 @@ ParameterArena::ParameterArena(const std::vector<std::shared_ptr<Parameter>>& re
     p->value_ = place;
     p->leaf_->grad = {}, p->leaf_->written = false;
   }
-  release_unused_memory(kCpu);  // where the values were before: there are never three copies
+  release_unused_memory(kCpu);  // the old place of the values: there are never three copies
   try {
     gradients_ = Tensor::zeros({size_}, DType::f32, device);
   } catch (...) {

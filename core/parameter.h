@@ -24,7 +24,7 @@ struct Rows {
 
 /// A description that travels without the memory.
 struct ParameterInfo {
-  std::string name;           ///< as in checkpoints, for example "features.0.weight"
+  std::string name;  ///< the name in checkpoints, for example "features.0.weight"
   Shape shape;
   Role role = Role::linear;
   bool output = false;        ///< belongs to the layer that makes the predictions (never quantised by some methods)
@@ -102,9 +102,9 @@ class Parameter {
   std::shared_ptr<ParameterLeaf> leaf_;
   class ParameterArena* arena_ = nullptr;
   bool frozen_ = false;
-  int arenas_without_ = 0;  // that have left it out
+  int arenas_without_ = 0;  // arenas that have left it out
   std::int64_t chunk_rows_ = 0;
-  std::int64_t announced_rows_ = 0;  // of this step's gradient: all, none, or while chunks are finished some
+  std::int64_t announced_rows_ = 0;  // rows of this step's gradient: all, none, or some while chunks are finished
 };
 
 /// All parameters of one model in one piece of memory, their gradients in another, both in the same order: the reverse
@@ -120,9 +120,9 @@ class ParameterArena {
   ParameterArena(const ParameterArena&) = delete;
   ParameterArena& operator=(const ParameterArena&) = delete;
 
-  const std::vector<std::shared_ptr<Parameter>>& parameters() const { return parameters_; }  ///< in arena order
+  const std::vector<std::shared_ptr<Parameter>>& parameters() const { return parameters_; }  ///< arena order
   std::int64_t elements() const { return elements_; }   ///< trained numbers, without padding
-  std::int64_t size() const { return size_; }           ///< with padding
+  std::int64_t size() const { return size_; }           ///< numbers with padding
   const Tensor& values() const { return values_; }      ///< [size()]
   const Tensor& gradients() const { return gradients_; }
   /// Zeros laid out like the arena, for momentum, residuals, …   Parameter p's part: state.range(p.offset, p.elements)

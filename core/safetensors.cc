@@ -1,12 +1,6 @@
 // save_safetensors and load_safetensors of core/state.h.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstring>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -41,45 +35,6 @@ Tensor plain_on_host(const Tensor& tensor) {
   host.copy_from(tensor);
   return host;
 }
-
-/// An open file that is read from front to back.
-class Reader {
- public:
-  explicit Reader(const std::string& path) : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) fail(errno);
-    struct stat info {};
-    if (::fstat(fd_, &info) != 0) fail(errno);
-    if (!S_ISREG(info.st_mode)) {
-      ::close(fd_);
-      throw DataError(path_ + ": is not a file. Give the path of a .safetensors file.");
-    }
-    size_ = static_cast<std::uint64_t>(info.st_size);
-  }
-  ~Reader() { ::close(fd_); }
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
-
-  std::uint64_t size() const { return size_; }
-  void read(void* to, std::size_t bytes) {
-    char* at = static_cast<char*>(to);
-    while (bytes > 0) {
-      const ssize_t n = ::read(fd_, at, std::min(bytes, std::size_t{1} << 30));
-      if (n < 0 && errno == EINTR) continue;
-      require<DataError>(n >= 0, path_, ": could not be read: ", std::strerror(errno), ". Is the disk all right?");
-      require<DataError>(n > 0, path_, ": became shorter while it was read. Is something else writing it?");
-      at += n, bytes -= static_cast<std::size_t>(n);
-    }
-  }
-
- private:
-  [[noreturn]] void fail(int reason) {
-    if (fd_ >= 0) ::close(fd_);
-    throw DataError(concat(path_, ": could not be opened: ", std::strerror(reason), ". Check the path."));
-  }
-  std::string path_;
-  int fd_;
-  std::uint64_t size_ = 0;
-};
 
 Json parse_header(const std::string& text, const std::string& path) {
   // The parser keeps the last of two equal keys, so that duplicates are looked for on the way.
@@ -189,16 +144,16 @@ FileSum save_safetensors(const StateDict& state, const std::string& path) {
 }
 
 StateDict load_safetensors(const std::string& path) {
-  Reader file(path);
+  const RandomAccessFile file(path);
   require<DataError>(file.size() >= 8, path, ": has ", file.size(),
                      " bytes, fewer than a safetensors header. It was cut off; copy or save it again.");
   std::uint64_t header_bytes = 0;
-  file.read(&header_bytes, sizeof header_bytes);
+  file.read(0, sizeof header_bytes, &header_bytes);
   require<DataError>(header_bytes <= kMaxHeaderBytes && header_bytes <= file.size() - 8, path, ": says its header has ",
                      header_bytes, " bytes, but the file has ", file.size(),
                      ". It was cut off, or is not a safetensors file.");
   std::string text(header_bytes, '\0');
-  file.read(text.data(), text.size());
+  file.read(8, header_bytes, text.data());
   const Json header = parse_header(text, path);
   const std::uint64_t data_bytes = file.size() - 8 - header_bytes;
 
@@ -232,10 +187,10 @@ StateDict load_safetensors(const std::string& path) {
   require<DataError>(end == data_bytes, path, ": nothing describes its last ", data_bytes - end,
                      " bytes. The file is damaged; save it again.");
 
-  for (const Place& place : places) state.set(place.name, Tensor::empty(place.shape, place.dtype));
-  for (const Place* place : in_file) {
-    const Tensor& tensor = state.at(place->name);
-    file.read(tensor.raw_data(), tensor.bytes());
+  for (const Place& place : places) {
+    const Tensor tensor = Tensor::empty(place.shape, place.dtype);
+    state.set(place.name, tensor);
+    file.read(8 + header_bytes + place.begin, tensor.bytes(), tensor.raw_data());
   }
   return state;
 }

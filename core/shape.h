@@ -30,6 +30,8 @@ class Shape {
     return s;
   }
 
+  /// These extents for the elements of `from`; one may be -1: what remains. throws ShapeError in the name of `what`
+  static Shape completed(const char* what, std::initializer_list<std::int64_t> dims, const Shape& from);
   Shape batch(std::int64_t samples) const;  ///< [samples, the extents …]; throws ShapeError if they are too many
 
   friend bool operator==(const Shape& a, const Shape& b) {
@@ -42,5 +44,14 @@ class Shape {
 };
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape);  ///< [64, 3, 32, 32]
+
+/// A shape as a matrix: its first dimension by all others. A vector, or a number, is one column.
+struct MatrixSize {
+  std::int64_t rows = 0, columns = 0;
+};
+inline MatrixSize matrix_size(const Shape& shape) {
+  const std::int64_t rows = shape.rank() > 0 ? shape[0] : 1;
+  return {rows, rows > 0 ? shape.elements() / rows : 0};
+}
 
 }  // namespace laconic

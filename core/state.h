@@ -44,7 +44,7 @@ class StateDict {
   }
   /// Copies a tensor into `to`. throws DataError if there is none, or of another shape or type, naming `what` it is
   void copy_to(const Tensor& to, const std::string& name, const std::string& what) const;
-  /// throws DataError unless there are so many of them, naming `what` they are
+  /// throws DataError unless there are `count` of them, naming `what` they are
   std::vector<std::int64_t> numbers(const std::string& name, std::size_t count, const std::string& what) const;
   /// All that `part` saves, with `prefix` in front of its name.
   template <class Part>

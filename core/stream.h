@@ -21,7 +21,7 @@ std::string cuda_device_name(int index);
 int cuda_compute_capability(int index);
 
 /// Returns when all work that the calling thread gave the device has ended.
-/// Throws Error if a kernel failed, and DataError if one found a value that cannot be (core/cuda/report.h).
+/// Throws Error if a kernel failed, and DataError if one found a value that cannot be (core/cuda/runtime.h).
 void synchronize(Device device);
 /// Throws what those kernels of the calling thread have found that have ended, as synchronize() does, and waits for
 /// nothing: where an Event has been waited for.
@@ -50,10 +50,10 @@ class Event {
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
 /// Copies without waiting: host memory must be Pinned, and left alone until an Event recorded afterwards is reached.
 void copy_bytes_later(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
-/// Bytes that copies have brought from CUDA devices to host memory since the program started, whoever asked for them.
+/// Bytes that copies have brought from CUDA devices to host memory since the program started.
 /// Tests hold what a step should bring there against it.
 std::uint64_t copied_to_host_bytes();
-/// How often host threads have waited for CUDA devices since the program started; likewise for tests.
+/// How often host threads have waited for CUDA devices since the program started, for tests too.
 std::uint64_t waits_for_devices();
 /// The bytes become zero, in the order of the calling thread's work.
 void zero_bytes(void* to, Device device, std::size_t bytes);

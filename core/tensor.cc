@@ -21,6 +21,39 @@ std::size_t size_of(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype
 const char* to_string(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].name; }
 const char* to_string(Layout layout) { return kLayouts[static_cast<std::size_t>(layout)]; }
 
+Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
+  require<ShapeError>(dims.size() <= kMaxRank, "shape: ", dims.size(), " extents, but at most ", kMaxRank,
+                      " are possible.");
+  std::copy(dims.begin(), dims.end(), dims_.begin());
+  for (std::int64_t d : dims) require<ShapeError>(d >= 0, "shape: extent ", d, " in ", *this, " is negative.");
+}
+
+Shape Shape::completed(const char* what, std::initializer_list<std::int64_t> dims, const Shape& from) {
+  std::vector<std::int64_t> extents(dims);
+  std::int64_t known = 1;
+  for (const std::int64_t d : extents) known *= d == -1 ? 1 : d;
+  const auto open = std::find(extents.begin(), extents.end(), -1);
+  if (open != extents.end()) {
+    require<ShapeError>(
+        known > 0 && from.elements() % known == 0 && std::find(open + 1, extents.end(), -1) == extents.end(), what,
+        ": x ", from, " has ", from.elements(), " elements, which leave nothing whole for -1.");
+    *open = from.elements() / known;
+  }
+  return Shape(std::span<const std::int64_t>(extents));
+}
+
+Shape Shape::batch(std::int64_t samples) const {
+  std::vector<std::int64_t> extents = {samples};
+  extents.insert(extents.end(), dims().begin(), dims().end());
+  return Shape(std::span<const std::int64_t>(extents));
+}
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  out << '[';
+  for (int i = 0; i < shape.rank(); ++i) out << (i ? ", " : "") << shape[i];
+  return out << ']';
+}
+
 Tensor Tensor::make(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const Shape& shape, DType dtype,
                     Layout layout) {
   Tensor t;
@@ -75,28 +108,6 @@ Tensor Tensor::view(const Shape& shape) const {
   return record("view", y, {*this}, [from = this->shape()](const Tensor& dy, Grads& grads) {
     grads.put(0, raw::to_layout(dy, Layout::plain).view(from));
   });
-}
-
-Tensor Tensor::view(std::initializer_list<std::int64_t> dims) const {
-  std::array<std::int64_t, Shape::kMaxRank> known{};
-  require<ShapeError>(dims.size() <= known.size(), "view: at most ", known.size(), " extents.");
-  std::int64_t product = 1;
-  int open = -1, i = 0;
-  for (std::int64_t d : dims) {
-    if (d == -1) {
-      require<ShapeError>(open < 0, "view: only one extent may be -1.");
-      open = i;
-    } else {
-      product *= d;
-    }
-    known[i++] = d;
-  }
-  if (open >= 0) {
-    require<ShapeError>(product > 0 && elements() % product == 0, "view: ", elements(),
-                        " elements are not a multiple of ", product, ".");
-    known[open] = elements() / product;
-  }
-  return view(Shape(std::span<const std::int64_t>(known.data(), dims.size())));
 }
 
 Tensor Tensor::rows(std::int64_t first, std::int64_t count) const {

@@ -106,7 +106,7 @@ class Tensor {
   /// This memory under another shape of as many elements (one extent may be -1: what remains). Throws
   /// ShapeError, also for a layout that is not plain: ops::reshape takes those too.
   Tensor view(const Shape& shape) const;
-  Tensor view(std::initializer_list<std::int64_t> dims) const;
+  Tensor view(std::initializer_list<std::int64_t> dims) const { return view(Shape::completed("view", dims, shape())); }
   /// Rows [first, first + count) of the outermost dimension; shares memory.
   Tensor rows(std::int64_t first, std::int64_t count) const;
   /// `count` elements from element `first`, as a 1-d tensor that shares memory.

@@ -22,21 +22,14 @@ namespace {
 #include "data/unicode_ranges.inc"
 
 constexpr char kVocabularyFile[] = "vocab.json", kMergesFile[] = "merges.txt", kMergesHeader[] = "#version";
-constexpr std::int64_t kRarest = 2;  // a pair that comes once is none to learn
+constexpr std::int64_t kRarest = 2;  // pairs that come less often are not learned
 
 /// The code points of a table of runs: where each run that belongs to it begins and ends.
-class CodePoints {
- public:
+struct CodePoints : std::vector<char32_t> {
   explicit CodePoints(std::span<const std::uint16_t> runs) {
-    char32_t at = 0x80;
-    for (const std::uint16_t run : runs) ends_.push_back(at += run);
+    for (char32_t at = 0x80; const std::uint16_t run : runs) push_back(at += run);
   }
-  bool contains(char32_t code) const {
-    return (std::upper_bound(ends_.begin(), ends_.end(), code) - ends_.begin()) % 2 == 1;
-  }
-
- private:
-  std::vector<char32_t> ends_;
+  bool contains(char32_t code) const { return (std::upper_bound(begin(), end(), code) - begin()) % 2 == 1; }
 };
 
 enum class Written { letter, number, space, other, nothing };
@@ -85,16 +78,13 @@ struct Alphabet {
   }
 };
 
-const Alphabet& alphabet() {
-  static const Alphabet alphabet;
-  return alphabet;
-}
+const Alphabet kAlphabet;
 
 /// Bytes in the alphabet, as UTF-8.
 std::string spelled_in_alphabet(std::string_view bytes) {
   std::string text;
   for (const char b : bytes) {
-    const char32_t code = alphabet().of_byte[static_cast<std::uint8_t>(b)];
+    const char32_t code = kAlphabet.of_byte[static_cast<std::uint8_t>(b)];
     if (code >= 0x80) text += static_cast<char>(0xC0 | code >> 6);
     text += static_cast<char>(code < 0x80 ? code : 0x80 | (code & 0x3F));
   }
@@ -105,17 +95,11 @@ std::optional<std::string> read_in_alphabet(std::string_view text) {
   std::string bytes;
   for (std::size_t i = 0, n = 0; i < text.size(); i += n) {
     n = utf8_bytes(text, i);
-    const auto byte = alphabet().byte_of.find(n == 0 ? 0 : code_point(text, i, n));
-    if (byte == alphabet().byte_of.end()) return std::nullopt;
+    const auto byte = kAlphabet.byte_of.find(n == 0 ? 0 : code_point(text, i, n));
+    if (byte == kAlphabet.byte_of.end()) return std::nullopt;
     bytes += static_cast<char>(byte->second);
   }
   return bytes;
-}
-
-std::string all_of(const std::string& path) {
-  InputFile file(path);
-  const std::vector<std::uint8_t> bytes = file.read(std::numeric_limits<std::uint64_t>::max());
-  return {bytes.begin(), bytes.end()};
 }
 
 std::uint64_t key_of(std::int32_t left, std::int32_t right) {
@@ -184,11 +168,11 @@ class Neighbours {
   static constexpr std::int32_t kNone = -1;
   struct Place {
     std::int32_t token, before, next;
-    std::int64_t times;  // that its word comes
+    std::int64_t times;  // how often its word comes
   };
   struct Frequency {
     std::int64_t times = 0;
-    std::vector<std::int32_t> places;  // of its left tokens, and some where it was
+    std::vector<std::int32_t> places;  // places of its left tokens, and some where it was
   };
   struct Candidate {
     std::int64_t times;
@@ -206,7 +190,7 @@ class Neighbours {
   }
   void lose(std::int32_t left, std::int32_t right, std::int64_t times) {
     const auto pair = pairs_.find(key_of(left, right));
-    if (pair != pairs_.end()) pair->second.times -= times;  // else it is the one that is being merged
+    if (pair != pairs_.end()) pair->second.times -= times;  // otherwise it is the pair that is being merged
   }
   void announce() {
     std::sort(more_frequent_.begin(), more_frequent_.end());
@@ -233,7 +217,7 @@ std::size_t word_bytes(std::string_view text, std::size_t at) {
     for (const Written as = c.as; c.as == as; c = character_at(text, end)) end += c.bytes;
     return end - at;
   }
-  std::size_t last = at;  // where the last white space begins
+  std::size_t last = at;  // the beginning of the last white space
   for (c = character_at(text, end = at); c.as == Written::space; c = character_at(text, end))
     last = end, end += c.bytes;
   return (c.as == Written::nothing || last == at ? end : last) - at;
@@ -260,7 +244,7 @@ BytePairs BytePairs::train(std::string_view text, std::int32_t size) {
   require<UsageError>(size >= 256, "bpe: a vocabulary of ", size,
                       " tokens, at least 256 are needed, one for each byte.");
   BytePairs pairs;
-  for (const std::uint8_t byte : alphabet().order) pairs.add(std::string(1, static_cast<char>(byte)));
+  for (const std::uint8_t byte : kAlphabet.order) pairs.add(std::string(1, static_cast<char>(byte)));
   pairs.index_bytes();
   Neighbours neighbours(text, pairs.byte_);
   while (pairs.size() < size) {
@@ -275,11 +259,11 @@ BytePairs BytePairs::train(std::string_view text, std::int32_t size) {
 
 BytePairs BytePairs::load(const std::string& folder) {
   BytePairs pairs;
-  const std::string vocabulary = (std::filesystem::path(folder) / kVocabularyFile).string();
-  const std::string merges = (std::filesystem::path(folder) / kMergesFile).string();
+  const std::filesystem::path in = folder;
+  const std::string vocabulary = (in / kVocabularyFile).string(), merges = (in / kMergesFile).string();
   nlohmann::json numbers;
   try {
-    numbers = json_from(all_of(vocabulary), vocabulary);
+    numbers = json_from(read_text(vocabulary), vocabulary);
   } catch (const nlohmann::json::exception& e) {
     throw DataError(concat(vocabulary, " is not JSON: ", e.what(), ". Fetch it again."));
   }
@@ -307,7 +291,7 @@ BytePairs BytePairs::load(const std::string& folder) {
   }
   pairs.index_bytes();
 
-  std::istringstream lines(all_of(merges));
+  std::istringstream lines(read_text(merges));
   std::size_t number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
@@ -351,10 +335,8 @@ void BytePairs::save(const std::string& folder) const {
 }
 
 void BytePairs::encode_word(std::string_view word, std::vector<std::int32_t>& tokens) const {
-  // A list of tokens; one that was merged into its left neighbour is kGone.
-  constexpr std::int32_t kGone = -1;
   const std::size_t n = word.size();
-  std::vector<std::int32_t> at(n);
+  std::vector<std::int32_t> at(n);  // the tokens; -1 for one that was merged into its left neighbour
   std::vector<std::size_t> before(n), next(n);
   for (std::size_t i = 0; i < n; ++i)
     at[i] = byte_[static_cast<std::uint8_t>(word[i])], before[i] = i - 1, next[i] = i + 1;
@@ -377,7 +359,7 @@ void BytePairs::encode_word(std::string_view word, std::vector<std::int32_t>& to
     if (at[s.place] != s.left || next[s.place] >= n || at[next[s.place]] != s.right) continue;  // merged otherwise
     const std::size_t gone = next[s.place];
     at[s.place] = s.token;
-    at[gone] = kGone;
+    at[gone] = -1;
     next[s.place] = next[gone];
     if (next[gone] < n) before[next[gone]] = s.place;
     look(s.place);
@@ -391,17 +373,13 @@ std::vector<std::int32_t> BytePairs::encode(std::string_view text) const {
   struct Part {
     std::size_t begin, end;
   };
-  std::unordered_map<std::string_view, Part> seen;  // where in `tokens` a word was first encoded
+  std::unordered_map<std::string_view, Part> seen;  // the place in `tokens` where a word was first encoded
   for (std::size_t i = 0, n = 0; i < text.size(); i += n) {
     const std::string_view word = text.substr(i, n = word_bytes(text, i));
     const auto [known, is_new] = seen.try_emplace(word, Part{tokens.size(), 0});
     Part& part = known->second;
-    if (is_new) {
-      encode_word(word, tokens);
-      part.end = tokens.size();
-      continue;
-    }
     for (std::size_t k = part.begin; k < part.end; ++k) tokens.push_back(tokens[k]);
+    if (is_new) encode_word(word, tokens), part.end = tokens.size();
   }
   return tokens;
 }

@@ -12,7 +12,8 @@ namespace laconic {
 
 /// The bytes of the word that begins at text[at], by GPT-2's pattern: the first of these that fits there,
 ///   's 't 're 've 'm 'll 'd           an English ending
-///   " "? letters                      as many as there are; likewise numbers, and what is neither, nor white space
+///   " "? letters                      as many as there are; the same for numbers, and for what is neither, nor white
+///                                     space
 ///   white space                       up to the end of the text, or without its last character, which then begins the
 ///                                     next word; alone, that character
 /// Text is UTF-8. Letters and numbers are all of Unicode 14's categories L and N, white space its property White_Space.
@@ -64,9 +65,9 @@ class BytePairs {
   void encode_word(std::string_view word, std::vector<std::int32_t>& tokens) const;
 
   std::vector<std::string> tokens_;
-  std::unordered_map<std::string, std::int32_t> numbers_;  // of tokens_
+  std::unordered_map<std::string, std::int32_t> numbers_;  // the places in tokens_
   std::vector<std::pair<std::int32_t, std::int32_t>> merges_;
-  std::unordered_map<std::uint64_t, Merged> merged_;  // by both tokens of the pair
+  std::unordered_map<std::uint64_t, Merged> merged_;  // merges by both tokens of the pair
   std::vector<std::int32_t> byte_;                    // the token of each byte
 };
 

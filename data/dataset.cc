@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "data/digest.h"
+#include "data/input_file.h"
 
 namespace laconic {
 namespace {
@@ -67,9 +67,7 @@ std::pair<SharedDataset, SharedDataset> split(const SharedDataset& data, double 
   require<UsageError>(first_share >= 0 && first_share <= 1, "split: a share of ", first_share, " is not in [0, 1].");
   std::vector<std::int64_t> order(static_cast<std::size_t>(data->size()));
   std::iota(order.begin(), order.end(), 0);
-  Random random(seed, Purpose::split);
-  for (std::size_t i = order.size(); i > 1; --i)
-    std::swap(order[i - 1], order[random.below(static_cast<std::uint32_t>(i))]);
+  Random(seed, Purpose::split).shuffle(order);
   const auto middle =
       order.begin() + static_cast<std::ptrdiff_t>(first_share * static_cast<double>(order.size()) + 0.5);
   return {std::make_shared<Chosen>(data, std::vector(order.begin(), middle)),

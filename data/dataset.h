@@ -40,7 +40,7 @@ SharedDataset mapped(SharedDataset data, std::function<Example(Example sample, R
 std::pair<SharedDataset, SharedDataset> split(const SharedDataset& data, double first_share, std::uint64_t seed = 0);
 
 /// A number that differs (but for chance, 2^-64) between data sets of different content: of all samples if they have
-/// 64 MiB at most, else of so many from all over it.
+/// 64 MiB at most, else of 64 MiB from all over it.
 std::uint64_t fingerprint(const Dataset& data);
 
 }  // namespace laconic

@@ -27,7 +27,7 @@ void require_readable(std::uint64_t bytes, const std::string& name) {
                      grouped(kMostFileBytes), " that are read. Make it smaller.");
 }
 
-/// `promised` is held by at least so many bytes, or the header lies.
+/// The pixels take at least `least_bytes`, or the header lies.
 void check_size(const ImageHeader& h, std::uint64_t least_bytes, Bytes file, const std::string& name) {
   require<DataError>(h.width > 0 && h.height > 0, name, " is ", h.width, " x ", h.height, " pixels by its header",
                      kDamaged);
@@ -201,6 +201,14 @@ Image decode_image(Bytes file, const std::string& name, JpegDecoder decoder) {
   decode_image(file, header, name, {0, 0, header.width, header.height}, 1, decoder, image);
   return image;
 }
+
+#ifndef LACONIC_LIBJPEG  // else data/decode_libjpeg.cc is built
+bool has_libjpeg() { return false; }
+
+void decode_with_libjpeg(Bytes, const std::string& name, const Region&, int, Image&) {
+  throw Error(concat(name, ": this build has no libjpeg. Decode with stb_image."));
+}
+#endif
 
 void read_image_file(const std::string& path, std::vector<std::uint8_t>& bytes) {
   const RandomAccessFile file(path);

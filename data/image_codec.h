@@ -14,10 +14,10 @@ struct Region {
 };
 
 /// Pixels of a photograph in memory, or of the part of one that was asked for: u8 [height, width, 3], red, green, blue,
-/// row-major. Coordinates are those of the whole picture, of which this is `part`; reduced by `scale` where it was
+/// row-major. Coordinates are of the whole picture, of which this is `part`; reduced by `scale` where it was
 /// decoded so (data/image_codec.h). Buffers are kept when an object is used again.
 struct Image {
-  int width = 0, height = 0;         ///< of the whole picture, ceil(its size / scale)
+  int width = 0, height = 0;         ///< the whole picture's size / scale, rounded up
   int scale = 1;                     ///< 1, 2, 4 or 8
   Region part;                       ///< what `pixels` holds
   std::vector<std::uint8_t> pixels;  ///< part.height * part.width * 3 and kSlack bytes that nobody looks at
@@ -40,7 +40,7 @@ struct Image {
 struct ImageHeader {
   enum class Format { jpeg, png, ppm } format = Format::jpeg;
   int width = 0, height = 0;
-  int channels = 0;           ///< as stored: 1 grey, 3 colour, 4 CMYK or with alpha, …
+  int channels = 0;           ///< channels as stored: 1 grey, 3 colour, 4 CMYK or with alpha, …
   std::size_t pixels_at = 0;  ///< ppm: where they begin
 };
 
@@ -82,6 +82,9 @@ Image decode_image(std::span<const std::uint8_t> file, const std::string& name,
 
 /// The bytes of a whole file. throws DataError: it cannot be read, is a folder, or longer than kMostFileBytes
 void read_image_file(const std::string& path, std::vector<std::uint8_t>& bytes);
+
+/// A picture as JPEG by stb_image_write.   pixels : u8 [height, width, 3]   quality : 1 … 100
+std::vector<std::uint8_t> encode_jpeg(const std::uint8_t* pixels, int width, int height, int quality);
 
 // The libraries behind them, for headers that have been checked.
 

@@ -10,6 +10,7 @@
 #include "core/base/atomic_file.h"
 #include "core/base/error.h"
 #include "data/input_file.h"
+#include "data/photo_transform.h"
 
 namespace laconic {
 namespace {
@@ -51,8 +52,8 @@ struct Contents {
   explicit Contents(const std::string& path) : file(path) {}
   RandomAccessFile file;
   std::vector<std::uint8_t> index;   // all behind the images
-  std::vector<std::uint64_t> names;  // where each begins in it, and the end
-  std::uint32_t crc = 0;             // of everything but the images' own bytes
+  std::vector<std::uint64_t> names;  // the place where each begins in it, and the end
+  std::uint32_t crc = 0;             // the checksum of everything but the images' own bytes
 
   const std::uint8_t* entry(std::uint64_t i) const { return index.data() + i * kEntryBytes; }
 };

@@ -24,7 +24,7 @@ namespace laconic {
 class ImagePack {
  public:
   explicit ImagePack(const std::string& path);
-  static bool is_one(const std::string& path);  ///< by its first bytes
+  static bool is_one(const std::string& path);  ///< true: its first bytes are a pack's
 
   const std::vector<std::string>& classes() const { return classes_; }
   std::shared_ptr<const ImageSource> train() const { return train_; }
@@ -37,7 +37,7 @@ class ImagePack {
 
 struct PackOptions {
   int size = 0;  ///< pictures whose shorter side is longer are made so small, and stored as JPEG; 0: files as they are
-  int quality = 92;  ///< of that JPEG, 1 … 100
+  int quality = 92;  ///< the quality of that JPEG, 1 … 100
   int threads = 1;
 };
 struct PackReport {
@@ -50,8 +50,5 @@ struct PackReport {
 /// Memory: 64 images a thread, and 24 bytes and its name for each. throws DataError
 PackReport write_pack(const PhotoDataset& photos, const std::string& path, const PackOptions& options, BadFiles& bad,
                       const std::function<void(std::int64_t)>& progress);
-
-/// A picture as JPEG by stb_image_write.   pixels : u8 [height, width, 3]
-std::vector<std::uint8_t> encode_jpeg(const std::uint8_t* pixels, int width, int height, int quality);
 
 }  // namespace laconic

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <optional>
+#include <sstream>
 
 #include "core/base/error.h"
+#include "data/image_codec.h"
 #include "data/image_pack.h"
-#include "data/input_file.h"
 #include "data/synthetic.h"
 
 namespace laconic {
@@ -97,7 +97,7 @@ class Generated final : public ImageSource {
 struct Listing {
   std::string where;
   std::shared_ptr<Files> files;
-  std::vector<std::string> names;  ///< of folders; empty: labels are numbers already
+  std::vector<std::string> names;  ///< names of folders; empty: labels are numbers already
 };
 
 bool is_image(const fs::path& path) {
@@ -135,22 +135,15 @@ Listing folder_of_classes(const std::string& folder) {
 }
 
 std::vector<std::string> lines_of(const std::string& path) {
-  InputFile file(path);
   constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
-  const std::vector<std::uint8_t> bytes = file.read(kMostBytes + 1);
-  require<DataError>(bytes.size() <= kMostBytes, path, " has more than ", grouped(kMostBytes),
+  std::istringstream text(read_text(path, kMostBytes + 4));
+  require<DataError>(text.view().size() <= kMostBytes, path, " has more than ", grouped(kMostBytes),
                      " bytes. Pack the images (laconic pack), or give a shorter list.");
   std::vector<std::string> lines;
-  constexpr std::uint8_t kByteOrderMark[] = {0xEF, 0xBB, 0xBF};
-  const bool marked =
-      bytes.size() >= 3 && std::equal(std::begin(kByteOrderMark), std::end(kByteOrderMark), bytes.begin());
-  for (auto at = bytes.begin() + (marked ? 3 : 0); at != bytes.end();) {
-    const auto end = std::find(at, bytes.end(), '\n');
-    lines.emplace_back(at, end);
-    require<DataError>(lines.back().find('\0') == std::string::npos, path, " has a byte 0 in line ", lines.size(),
+  for (std::string line; std::getline(text, line); lines.push_back(std::move(line))) {
+    require<DataError>(line.find('\0') == std::string::npos, path, " has a byte 0 in line ", lines.size() + 1,
                        ". Give a text file, or correct the line.");
-    lines.back().resize(lines.back().find_last_not_of(" \t\r") + 1);
-    at = end == bytes.end() ? end : end + 1;
+    line.resize(line.find_last_not_of(" \t\r") + 1);
   }
   return lines;
 }
@@ -296,7 +289,7 @@ std::shared_ptr<const ImageSource> validation_of(const ImagePack& pack, const st
 
 std::vector<std::string> classes_of(const std::vector<Listing*>& listings, const std::string& labels) {
   if (!labels.empty()) return read_labels(labels);
-  std::vector<std::string> classes = listings[0]->names;  // of training
+  std::vector<std::string> classes = listings[0]->names;  // the seed of training
   std::sort(classes.begin(), classes.end());
   if (!classes.empty()) return classes;
   std::int32_t most = 0;
@@ -355,7 +348,7 @@ PhotoDataset open_photos(const std::string& data, const std::string& labels) {
   }
   std::error_code ignored;
   std::string train = data, validation;
-  fs::path folder = fs::path(data).parent_path(), named = data;  // where names of classes may lie; what it is called by
+  fs::path folder = fs::path(data).parent_path(), named = data;  // of the classes' names; the data's name
   if (fs::is_directory(data, ignored)) {
     folder = data;
     train = part_in(data, "train"), validation = part_in(data, "val");
@@ -401,53 +394,6 @@ void BadFiles::add(const std::string& name, const std::string& what) {
                      " before it could not be read either (`max-bad`).");
   names_.insert(name);
   warn_(what);
-}
-
-ReadSample photo_reader(std::shared_ptr<const ImageSource> source, const PhotoTransform::Options& options,
-                        std::shared_ptr<BadFiles> bad, Bad then) {
-  return [source, transform = PhotoTransform(options), bad, then](std::int64_t epoch, std::int64_t sample,
-                                                                  float* pixels) -> std::int64_t {
-    thread_local std::vector<std::uint8_t> buffer;
-    for (std::int64_t i = sample;; i = (i + 1) % source->size()) {
-      const std::string name = source->name(i);
-      std::string what;
-      try {
-        transform(source->read(i, buffer), name, epoch, sample, pixels);
-        return source->label(i);
-      } catch (const DataError& e) {
-        what = e.what();
-      }
-      bad->add(name, what);
-      if (then == Bad::left_out) return kLeftOut;
-      require<DataError>((i + 1) % source->size() != sample, what, " There is no other image.");
-    }
-  };
-}
-
-namespace {
-
-class Photos final : public Dataset {
- public:
-  Photos(std::shared_ptr<const ImageSource> source, const PhotoTransform::Options& options)
-      : source_(std::move(source)), size_(options.size), transform_(options) {}
-  std::int64_t size() const override { return source_->size(); }
-  Example get(std::int64_t i, Random& random) const override {
-    std::vector<std::uint8_t> buffer;
-    const Tensor x = Tensor::empty({3, size_, size_});
-    transform_(source_->read(i, buffer), source_->name(i), random.bits(), i, x.data<float>());
-    return {x, Tensor::of({}, std::vector<std::int64_t>{source_->label(i)})};
-  }
-
- private:
-  std::shared_ptr<const ImageSource> source_;
-  int size_;
-  PhotoTransform transform_;
-};
-
-}  // namespace
-
-SharedDataset photo_dataset(std::shared_ptr<const ImageSource> source, const PhotoTransform::Options& options) {
-  return std::make_shared<Photos>(std::move(source), options);
 }
 
 }  // namespace laconic

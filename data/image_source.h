@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -7,9 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/digest.h"
-#include "data/loader.h"
-#include "data/photo_transform.h"
+#include "data/input_file.h"
 
 namespace laconic {
 
@@ -20,7 +19,7 @@ class ImageSource {
   virtual ~ImageSource() = default;
   virtual std::int64_t size() const = 0;
   virtual std::int32_t label(std::int64_t i) const = 0;
-  virtual std::string name(std::int64_t i) const = 0;  ///< for messages: its path, or the pack's and its own
+  virtual std::string name(std::int64_t i) const = 0;  ///< its path, or the pack's and its own, for messages
   /// The file's bytes, in `buffer` or in memory of the source. throws DataError: it cannot be read, or is damaged
   virtual std::span<const std::uint8_t> read(std::int64_t i, std::vector<std::uint8_t>& buffer) const = 0;
   /// What tells it from other data: names, labels and order; of a pack checksums.
@@ -32,11 +31,11 @@ class ImageSource {
 /// Training and validation images of one task.
 struct PhotoDataset {
   std::string name;                                      ///< "imagenet-sample", for messages
-  std::vector<std::string> classes;                      ///< what label i is called: "n01440764 tench, Tinca tinca"
+  std::vector<std::string> classes;                      ///< the name of label i: "n01440764 tench, Tinca tinca"
   std::shared_ptr<const ImageSource> train, validation;  ///< validation: null if `data` names none
 
-  std::uint64_t fingerprint() const;  ///< as fingerprint(ImageDataset): ranks compare it
-  std::uint64_t sizes() const;        ///< of all files: likewise. Cost: 2 us a file
+  std::uint64_t fingerprint() const;  ///< a number as fingerprint(ImageDataset); ranks compare it
+  std::uint64_t sizes() const;        ///< a number of all files' sizes; ranks compare it. Cost: 2 us a file
 };
 
 /// Opens what `data` names:
@@ -53,7 +52,7 @@ struct PhotoDataset {
 ///
 /// Names of classes come from `labels`, or from synsets.txt or labels.txt beside the data: a line each, `n01440764
 /// tench, Tinca tinca` or just a name; a folder is the class whose line, or whose line's first word, is its name.
-/// Without such a file classes are the training set's folders in order, or as many as the largest number says.
+/// Without such a file classes are the training set's folders in order, or numbers up to the largest.
 /// Cost: reading the folders; 50 bytes of memory a file.
 /// throws DataError: nothing there, no images, a label that no class has (names the file and line)
 PhotoDataset open_photos(const std::string& data, const std::string& labels = "");
@@ -77,19 +76,5 @@ class BadFiles {
   std::mutex mutex_;
   std::set<std::string> names_;
 };
-
-/// What comes of a sample whose file is bad. Each depends on the data alone.
-enum class Bad {
-  replaced,  ///< the next good one, and its label, stand in its place: every worker trains on as many as without
-  left_out   ///< it has the label kLeftOut: an evaluation counts no image twice
-};
-
-/// What a DataLoader reads samples with: [3, size, size].
-ReadSample photo_reader(std::shared_ptr<const ImageSource> source, const PhotoTransform::Options& options,
-                        std::shared_ptr<BadFiles> bad, Bad then);
-
-/// Photographs as samples: x float32 [3, size, size], y the label, int64 []. Its augmentation draws from the
-/// sample's own numbers, and not from options.seed. A file that is bad ends the run.
-SharedDataset photo_dataset(std::shared_ptr<const ImageSource> source, const PhotoTransform::Options& options);
 
 }  // namespace laconic

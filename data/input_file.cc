@@ -1,8 +1,5 @@
 #include "data/input_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -11,6 +8,7 @@
 #include <filesystem>
 
 #include "core/base/error.h"
+#include "core/base/random.h"
 
 namespace laconic {
 namespace fs = std::filesystem;
@@ -59,34 +57,13 @@ std::vector<std::uint8_t> InputFile::read(std::uint64_t count) {
   return bytes;
 }
 
-RandomAccessFile::RandomAccessFile(const std::string& path)
-    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  require<DataError>(fd_ >= 0, path, " cannot be opened: ", std::strerror(errno),
-                     ". Check the path and its permissions.");
-  struct stat status {};
-  const bool regular = ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode);
-  if (!regular) ::close(fd_);
-  require<DataError>(regular, path, " is no file. Correct the path.");
-  size_ = static_cast<std::uint64_t>(status.st_size);
-}
-
-RandomAccessFile::~RandomAccessFile() { ::close(fd_); }
-
-void RandomAccessFile::read(std::uint64_t offset, std::uint64_t bytes, void* to) const {
-  for (std::uint64_t have = 0; have < bytes;) {
-    const ssize_t n = ::pread(fd_, static_cast<std::byte*>(to) + have, bytes - have, static_cast<off_t>(offset + have));
-    if (n < 0 && errno == EINTR) continue;
-    require<DataError>(n >= 0, path_, " could not be read: ", std::strerror(errno), ". Is the disk all right?");
-    require<DataError>(n > 0, path_, " became shorter while it was read. Is something else writing it?");
-    have += static_cast<std::uint64_t>(n);
-  }
-}
-
-std::vector<std::byte> read_file(const std::string& path) {
-  const RandomAccessFile file(path);
-  std::vector<std::byte> bytes(file.size());
-  file.read(0, bytes.size(), bytes.data());
-  return bytes;
+std::string read_text(const std::string& path, std::uint64_t most) {
+  InputFile file(path);
+  std::string text;
+  for (std::vector<std::uint8_t> piece(1); !piece.empty(); text.append(piece.begin(), piece.end()))
+    piece = file.read(std::min<std::uint64_t>(1 << 20, most - text.size()));
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
+  return text;
 }
 
 std::string grouped(std::uint64_t number) {
@@ -100,7 +77,7 @@ std::string grouped(std::uint64_t number) {
 }
 
 std::string find_file(const std::vector<std::string>& folders, const std::vector<std::string>& names) {
-  std::string other;  // a folder, or a link to nothing: whoever opens it says so
+  std::string other;  // a folder, or a link to nothing: its reader says so
   for (const std::string& folder : folders)
     for (const std::string& name : names)
       for (const char* suffix : {"", ".gz"}) {
@@ -111,6 +88,16 @@ std::string find_file(const std::vector<std::string>& folders, const std::vector
           other = path.string();
       }
   return other;
+}
+
+void Digest::add(const void* data, std::size_t bytes) {
+  // Two 32-bit checks of each piece, folded so that their order counts.
+  const auto* p = static_cast<const Bytef*>(data);
+  const auto crc = static_cast<std::uint32_t>(crc32_z(0, p, bytes));
+  const auto adler = static_cast<std::uint32_t>(adler32_z(1, p, bytes));
+  const auto mixed = philox({crc, adler, static_cast<std::uint32_t>(bytes), static_cast<std::uint32_t>(bytes >> 32)},
+                            {static_cast<std::uint32_t>(value_), static_cast<std::uint32_t>(value_ >> 32)});
+  value_ = std::uint64_t{mixed[0]} << 32 | mixed[1];
 }
 
 }  // namespace laconic

@@ -1,8 +1,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
+
+#include "core/base/atomic_file.h"
 
 struct gzFile_s;
 
@@ -32,34 +35,30 @@ class InputFile {
   std::uint64_t bytes_read_ = 0;
 };
 
-/// An open regular file, read in any order by any number of threads.
-/// throws DataError: it cannot be opened or read, is a folder, or becomes shorter
-class RandomAccessFile {
- public:
-  explicit RandomAccessFile(const std::string& path);
-  ~RandomAccessFile();
-  RandomAccessFile(const RandomAccessFile&) = delete;
-  RandomAccessFile& operator=(const RandomAccessFile&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::uint64_t size() const { return size_; }  ///< bytes, when it was opened
-  void read(std::uint64_t offset, std::uint64_t bytes, void* to) const;
-
- private:
-  std::string path_;
-  int fd_;
-  std::uint64_t size_ = 0;
-};
-
-/// The bytes of a whole file.
-std::vector<std::byte> read_file(const std::string& path);
+/// The text of a file, unpacked and without a byte order mark; at most its first `most` bytes.
+std::string read_text(const std::string& path, std::uint64_t most = std::numeric_limits<std::uint64_t>::max());
 
 /// 30720000 as "30,720,000", for error messages.
 std::string grouped(std::uint64_t number);
 
 /// The first of `names` that is a regular file in one of `folders`, as given or with ".gz" behind it; folders are tried
-/// in order. Else what has the first name and is no regular file, as a link to nothing, for whoever opens it says what
-/// is wrong; "" if there is none.
+/// in order. Else what has the first name and is no regular file, as a link to nothing, for its reader says what is
+/// wrong; "" if there is none.
 std::string find_file(const std::vector<std::string>& folders, const std::vector<std::string>& names);
+
+/// A number of what has been added and in what order; two sequences share it but for chance (2^-64). No cryptography.
+/// Cost: about 1 GB/s.
+class Digest {
+ public:
+  template <class T>
+  void add(const std::vector<T>& values) {
+    add(values.data(), values.size() * sizeof(T));
+  }
+  void add(const void* data, std::size_t bytes);
+  std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = 0;
+};
 
 }  // namespace laconic

@@ -3,12 +3,96 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/cpu/simd.h"
 #include "core/base/error.h"
 #include "core/base/random.h"
+#include "core/cpu/simd.h"
 
 namespace laconic {
 namespace {
+
+using Taps = ResizeBuffers::Taps;
+
+constexpr int kBits = 22;  // bits of a weight: the sum of 255 times the weights stays below 2^31
+
+/// The inputs [first, end) that count for output o of an axis, and the triangle over them.
+struct Triangle {
+  double center, reach;
+  int first, end;
+
+  /// start, extent : of the box.   size : of the picture
+  Triangle(double start, double extent, int outputs, int size, int o) {
+    const double scale = extent / outputs;
+    center = start + (o + 0.5) * scale;
+    reach = std::max(1.0, scale);
+    const int low = std::max(0, static_cast<int>(std::floor(start)));
+    const int high = std::min(size, static_cast<int>(std::ceil(start + extent)));
+    first = std::clamp(static_cast<int>(center - reach + 0.5), low, high - 1);
+    end = std::clamp(static_cast<int>(center + reach + 0.5), first + 1, high);
+  }
+  double operator()(int i) const { return std::max(0.0, 1 - std::abs((i + 0.5 - center) / reach)); }
+};
+
+void fill(Taps& taps, double start, double extent, int outputs, int size, int from, int count) {
+  taps.first.resize(static_cast<std::size_t>(count));
+  taps.count.resize(static_cast<std::size_t>(count));
+  taps.most = static_cast<int>(std::ceil(std::max(1.0, extent / outputs))) * 2 + 1;
+  taps.weights.assign(static_cast<std::size_t>(count) * static_cast<std::size_t>(taps.most), 0);
+  for (int o = 0; o < count; ++o) {
+    const Triangle triangle(start, extent, outputs, size, from + o);
+    double sum = 0;
+    for (int i = triangle.first; i < triangle.end; ++i) sum += triangle(i);
+    std::int32_t* weights = taps.weights.data() + static_cast<std::size_t>(o) * static_cast<std::size_t>(taps.most);
+    for (int i = triangle.first; i < triangle.end; ++i)
+      *weights++ = sum > 0 ? static_cast<std::int32_t>(0.5 + triangle(i) / sum * (1 << kBits)) : 1 << kBits;
+    taps.first[static_cast<std::size_t>(o)] = triangle.first;
+    taps.count[static_cast<std::size_t>(o)] = triangle.end - triangle.first;
+  }
+}
+
+// A pixel is four numbers of which the last is nobody's: it is read from the next one, and written over by it.
+typedef std::int32_t Four __attribute__((vector_size(16)));
+typedef std::uint8_t FourBytes __attribute__((vector_size(4)));
+typedef std::int32_t Sixteen __attribute__((vector_size(64)));
+typedef std::uint8_t SixteenBytes __attribute__((vector_size(16)));
+
+/// One row. in : from the pixel that taps.first counts from
+LACONIC_MULTIVERSION void resize_across(const std::uint8_t* in, const int* first, const int* count,
+                                        const std::int32_t* weights, int most, int outputs, std::uint8_t* out) {
+  for (int o = 0; o < outputs; ++o, weights += most, out += 3) {
+    const std::uint8_t* p = in + 3 * first[o];
+    Four sum = {};
+    sum += 1 << (kBits - 1);
+    for (int k = 0; k < count[o]; ++k, p += 3) {
+      FourBytes pixel;
+      cpu::load(pixel, p);
+      sum += weights[k] * __builtin_convertvector(pixel, Four);
+    }
+    sum >>= kBits;
+    cpu::store(out, __builtin_convertvector(sum, FourBytes));
+  }
+}
+
+/// out[i] = sum_k weights[k] in[k stride + i], for n bytes
+LACONIC_MULTIVERSION void resize_down(const std::uint8_t* in, std::size_t stride, const std::int32_t* weights,
+                                      int count, std::size_t n, std::uint8_t* out) {
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    Sixteen sum = {};
+    sum += 1 << (kBits - 1);
+    for (int k = 0; k < count; ++k) {
+      SixteenBytes row;
+      cpu::load(row, in + static_cast<std::size_t>(k) * stride + i);
+      sum += weights[k] * __builtin_convertvector(row, Sixteen);
+    }
+    sum >>= kBits;
+    cpu::store(out + i, __builtin_convertvector(sum, SixteenBytes));
+  }
+  for (; i < n; ++i) {
+    std::int32_t sum = 1 << (kBits - 1);
+    for (int k = 0; k < count; ++k) sum += weights[k] * in[static_cast<std::size_t>(k) * stride + i];
+    out[i] = static_cast<std::uint8_t>(sum >> kBits);
+  }
+}
 
 /// What a thread works in. Kept, because memory that comes and goes is cleared by the system each time; but not what a
 /// single huge picture took.
@@ -27,7 +111,7 @@ struct Workspace {
 /// [0, 1) with 32 bits.
 double uniform(Random& random) { return random.bits() * 0x1p-32; }
 double uniform(Random& random, double low, double high) { return low + (high - low) * uniform(random); }
-int rounded(double value) { return static_cast<int>(std::nearbyint(value)); }  // to even, as Python does
+int rounded(double value) { return static_cast<int>(std::nearbyint(value)); }  // ties go to even, as in Python
 
 constexpr double kLeastArea = 0.08, kLeastRatio = 3.0 / 4, kMostRatio = 4.0 / 3;
 
@@ -73,6 +157,39 @@ int dct_scale(const Resizing& view) {
 
 }  // namespace
 
+Region Resizing::source(int picture_width, int picture_height) const {
+  const auto axis = [](double start, double extent, int outputs, int size, int from, int count) {
+    return std::pair{Triangle(start, extent, outputs, size, from).first,
+                     Triangle(start, extent, outputs, size, from + count - 1).end};
+  };
+  const auto [left, right] = axis(box.x, box.width, width, picture_width, window.x, window.width);
+  const auto [top, bottom] = axis(box.y, box.height, height, picture_height, window.y, window.height);
+  return {left, top, right - left, bottom - top};
+}
+
+void resize(const Image& picture, const Resizing& r, ResizeBuffers& buffers, std::uint8_t* out) {
+  const Region need = r.source(picture.width, picture.height), have = picture.part;
+  require<ShapeError>(need.x >= have.x && need.y >= have.y && need.x + need.width <= have.x + have.width &&
+                          need.y + need.height <= have.y + have.height,
+                      "resize: a part of ", have.width, " x ", have.height, " pixels of the picture does not hold the ",
+                      need.width, " x ", need.height, " that are needed.");
+  fill(buffers.across, r.box.x, r.box.width, r.width, picture.width, r.window.x, r.window.width);
+  fill(buffers.down, r.box.y, r.box.height, r.height, picture.height, r.window.y, r.window.height);
+  const std::size_t row_bytes = static_cast<std::size_t>(r.window.width) * 3;
+  buffers.rows.resize(static_cast<std::size_t>(need.height) * row_bytes + Image::kSlack);
+  for (int& first : buffers.across.first) first -= have.x;
+  for (int y = 0; y < need.height; ++y)
+    resize_across(picture.at(have.x, need.y + y), buffers.across.first.data(), buffers.across.count.data(),
+                  buffers.across.weights.data(), buffers.across.most, r.window.width,
+                  buffers.rows.data() + static_cast<std::size_t>(y) * row_bytes);
+  for (int y = 0; y < r.window.height; ++y) {
+    const auto o = static_cast<std::size_t>(y);
+    resize_down(buffers.rows.data() + static_cast<std::size_t>(buffers.down.first[o] - need.y) * row_bytes, row_bytes,
+                buffers.down.weights.data() + o * static_cast<std::size_t>(buffers.down.most), buffers.down.count[o],
+                row_bytes, out + o * row_bytes);
+  }
+}
+
 PhotoDraw draw_photo(const PhotoAugment& augment, std::uint64_t seed, std::int64_t epoch, std::int64_t sample,
                      int width, int height) {
   Random random(seed, Purpose::augment, static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(sample));
@@ -81,7 +198,7 @@ PhotoDraw draw_photo(const PhotoAugment& augment, std::uint64_t seed, std::int64
   draw.flip = augment.flip && random.bits() >> 31;
   const float jitter[] = {augment.brightness, augment.contrast, augment.saturation};
   if (std::any_of(jitter, jitter + 3, [](float j) { return j > 0; })) {
-    for (std::uint32_t i = 3; i > 1; --i) std::swap(draw.order[i - 1], draw.order[random.below(i)]);
+    random.shuffle(draw.order);
     for (std::size_t k = 0; k < 3; ++k) {
       const auto j = static_cast<double>(jitter[k]);
       draw.factors[k] = static_cast<float>(uniform(random, std::max(0.0, 1 - j), 1 + j));
@@ -161,6 +278,53 @@ void PhotoTransform::operator()(std::span<const std::uint8_t> file, const std::s
       for (std::size_t c = 0; c < 3; ++c) to[c * n] = table_[c * 256 + p[c]];
   }
   work.trim();
+}
+
+ReadSample photo_reader(std::shared_ptr<const ImageSource> source, const PhotoTransform::Options& options,
+                        std::shared_ptr<BadFiles> bad, Bad then) {
+  return [source, transform = PhotoTransform(options), bad, then](std::int64_t epoch, std::int64_t sample,
+                                                                  float* pixels) -> std::int64_t {
+    thread_local std::vector<std::uint8_t> buffer;
+    for (std::int64_t i = sample;; i = (i + 1) % source->size()) {
+      const std::string name = source->name(i);
+      std::string what;
+      try {
+        transform(source->read(i, buffer), name, epoch, sample, pixels);
+        return source->label(i);
+      } catch (const DataError& e) {
+        what = e.what();
+      }
+      bad->add(name, what);
+      if (then == Bad::left_out) return kLeftOut;
+      require<DataError>((i + 1) % source->size() != sample, what, " There is no other image.");
+    }
+  };
+}
+
+namespace {
+
+class Photos final : public Dataset {
+ public:
+  Photos(std::shared_ptr<const ImageSource> source, const PhotoTransform::Options& options)
+      : source_(std::move(source)), size_(options.size), transform_(options) {}
+  std::int64_t size() const override { return source_->size(); }
+  Example get(std::int64_t i, Random& random) const override {
+    std::vector<std::uint8_t> buffer;
+    const Tensor x = Tensor::empty({3, size_, size_});
+    transform_(source_->read(i, buffer), source_->name(i), random.bits(), i, x.data<float>());
+    return {x, Tensor::of({}, std::vector<std::int64_t>{source_->label(i)})};
+  }
+
+ private:
+  std::shared_ptr<const ImageSource> source_;
+  int size_;
+  PhotoTransform transform_;
+};
+
+}  // namespace
+
+SharedDataset photo_dataset(std::shared_ptr<const ImageSource> source, const PhotoTransform::Options& options) {
+  return std::make_shared<Photos>(std::move(source), options);
 }
 
 }  // namespace laconic

@@ -133,7 +133,7 @@ SyntheticOptions synthetic_sizes(const std::string& data, const SyntheticOptions
 
 namespace {
 
-constexpr std::uint64_t kSeed = 1;                     // not a run's --seed
+constexpr std::uint64_t kSeed = 1;                     // a seed apart from a run's --seed
 constexpr std::uint32_t kShortest = 3, kLongest = 15;  // words of a sentence
 
 /// "bako": a consonant and a vowel for each figure of a number in base 50.
@@ -155,8 +155,7 @@ class Language {
       std::vector<std::uint32_t>& order = followers_[k];
       order.resize(words_);
       std::iota(order.begin(), order.end(), 0u);
-      Random random(kSeed, Purpose::synthetic, kFollowers, k);
-      for (std::uint32_t i = words_; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+      Random(kSeed, Purpose::synthetic, kFollowers, k).shuffle(order);
     }
   }
 

@@ -10,8 +10,8 @@ namespace laconic {
 /// How much to generate, and from which key. Equal options give the same bytes on every machine.
 struct SyntheticOptions {
   std::int64_t train = 60000, test = 10000;  ///< images
-  std::uint64_t seed = 1;                    ///< not a run's --seed: repeats of a run see the same data
-  std::int64_t classes = 10;                 ///< of photographs
+  std::uint64_t seed = 1;                    ///< a seed apart from a run's --seed: repeats of a run see the same data
+  std::int64_t classes = 10;                 ///< classes of photographs
 };
 
 /// Generated images that a network can learn: each class has a smooth pattern of its own per channel (a few cosines of

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,12 +17,7 @@ namespace {
 /// Takes CSV apart, value by value.
 class CsvLines {
  public:
-  CsvLines(const std::string& path, char separator) : path_(path), separator_(separator) {
-    InputFile file(path);
-    const std::vector<std::uint8_t> bytes = file.read(std::numeric_limits<std::uint64_t>::max());
-    text_.assign(bytes.begin(), bytes.end());
-    if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // a byte order mark
-  }
+  CsvLines(const std::string& path, char separator) : path_(path), text_(read_text(path)), separator_(separator) {}
   /// The values of the next line that is not empty; none at the end.
   std::vector<std::string> next() {
     std::vector<std::string> values;
@@ -175,13 +169,31 @@ std::string npy_field(const std::string& path, const std::string& header, const 
 }
 
 template <class From, class To>
-void convert(const std::byte* from, To* to, std::int64_t n) {
+void convert(const std::byte* from, void* to, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
     From value;
     std::memcpy(&value, from + static_cast<std::size_t>(i) * sizeof value, sizeof value);
-    to[i] = static_cast<To>(value);
+    static_cast<To*>(to)[i] = static_cast<To>(value);
   }
 }
+
+struct NpyType {
+  const char* name;
+  std::size_t bytes;
+  DType as;
+  void (*read)(const std::byte* from, void* to, std::int64_t n);
+};
+template <class From, class To>
+constexpr NpyType read_as(const char* name, DType as) {
+  return {name, sizeof(From), as, convert<From, To>};
+}
+constexpr NpyType kNpyTypes[] = {read_as<float, float>("'<f4'", DType::f32),
+                                 read_as<double, float>("'<f8'", DType::f32),
+                                 read_as<std::int64_t, std::int64_t>("'<i8'", DType::i64),
+                                 read_as<std::int32_t, std::int64_t>("'<i4'", DType::i64),
+                                 read_as<std::int8_t, std::int64_t>("'|i1'", DType::i64),
+                                 read_as<std::uint8_t, std::int64_t>("'|u1'", DType::i64),
+                                 read_as<std::uint8_t, std::int64_t>("'|b1'", DType::i64)};
 
 }  // namespace
 
@@ -216,30 +228,8 @@ Tensor read_npy(const std::string& path) {
   require<DataError>(dims.size() <= static_cast<std::size_t>(Shape::kMaxRank), path, " has more than ", Shape::kMaxRank,
                      " dimensions.");
 
-  struct Type {
-    const char* name;
-    std::size_t bytes;
-    DType as;
-    void (*read)(const std::byte* from, void* to, std::int64_t n);
-  };
-  static const Type kTypes[] = {
-      {"'<f4'", 4, DType::f32,
-       [](const std::byte* f, void* t, std::int64_t n) { convert<float>(f, static_cast<float*>(t), n); }},
-      {"'<f8'", 8, DType::f32,
-       [](const std::byte* f, void* t, std::int64_t n) { convert<double>(f, static_cast<float*>(t), n); }},
-      {"'<i8'", 8, DType::i64,
-       [](const std::byte* f, void* t, std::int64_t n) { convert<std::int64_t>(f, static_cast<std::int64_t*>(t), n); }},
-      {"'<i4'", 4, DType::i64,
-       [](const std::byte* f, void* t, std::int64_t n) { convert<std::int32_t>(f, static_cast<std::int64_t*>(t), n); }},
-      {"'|i1'", 1, DType::i64,
-       [](const std::byte* f, void* t, std::int64_t n) { convert<std::int8_t>(f, static_cast<std::int64_t*>(t), n); }},
-      {"'|u1'", 1, DType::i64,
-       [](const std::byte* f, void* t, std::int64_t n) { convert<std::uint8_t>(f, static_cast<std::int64_t*>(t), n); }},
-      {"'|b1'", 1, DType::i64, [](const std::byte* f, void* t, std::int64_t n) {
-         convert<std::uint8_t>(f, static_cast<std::int64_t*>(t), n);
-       }}};
-  const auto* found = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const Type& t) { return type == t.name; });
-  require<DataError>(found != std::end(kTypes), path, " has the type ", type,
+  const auto* found = std::ranges::find(kNpyTypes, std::string_view(type), &NpyType::name);
+  require<DataError>(found != std::end(kNpyTypes), path, " has the type ", type,
                      ", not one of <f4, <f8, <i8, <i4, |i1, |u1 and |b1.");
   require<DataError>(file.size() - begin - length == static_cast<std::size_t>(elements) * found->bytes, path, " has ",
                      file.size() - begin - length, " bytes of values, but ", elements, " of ", found->bytes,

@@ -24,9 +24,9 @@ class Table {
 
  private:
   std::size_t place(const std::string& column) const;
-  std::string name_;  // for messages
+  std::string name_;  // the name in messages
   std::vector<std::string> columns_;
-  std::vector<std::vector<std::string>> values_;  // by column
+  std::vector<std::vector<std::string>> values_;  // values by column
 };
 
 /// Reads a CSV file, plain or gzip. Its first line names the columns, unless it has a number; then they are "0", "1", …

@@ -4,11 +4,11 @@
 #include <array>
 #include <filesystem>
 #include <set>
+#include <sstream>
 
 #include "core/base/error.h"
 #include "core/base/parse.h"
 #include "data/bpe.h"
-#include "data/digest.h"
 #include "data/input_file.h"
 #include "data/utf8.h"
 
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kLongestWord = 4096;  // bytes; longer ones are no words, and this file is no text
-constexpr std::int64_t kFewestLines = 20;   // of one file that is split: 18, 1, 1
+constexpr std::int64_t kFewestLines = 20;   // lines of one file that is split: 18, 1, 1
 constexpr std::int64_t kFewestCharacters = 20;  // 18, 2
 constexpr std::string_view kPairs = "bpe:";
 constexpr std::array<const char*, 3> kParts = {"train", "valid", "test"};
@@ -35,36 +35,38 @@ std::size_t well_formed(std::string_view text) {
   return i;
 }
 
-/// Whether `bytes`, a file's first ones, begin with a byte order mark.
-bool has_mark(const std::vector<std::uint8_t>& bytes) {
-  return bytes.size() >= 3 && bytes[0] == 0xEF && bytes[1] == 0xBB && bytes[2] == 0xBF;
-}
-
 void require_utf8(bool ok, const std::string& path, std::uint64_t line) {
   require<DataError>(ok, path, ", line ", grouped(line), ": not UTF-8. Convert the file, as with iconv -t UTF-8.");
 }
 
-/// Calls word(text) for each word of a file and end_of_line() behind each line; memory does not grow with either.
-template <class Word, class EndOfLine>
-void read_words(const std::string& path, Word word, EndOfLine end_of_line) {
+/// Appends the numbers of a file's words to `tokens`, and one for the end of each line. Returns where the lines end.
+std::vector<std::size_t> read_words(const std::string& path, Vocabulary& vocabulary,
+                                    std::vector<std::int32_t>& tokens) {
   InputFile file(path);
   std::uint64_t line = 1, words = 0;
+  std::vector<std::size_t> ends;
   std::string open;    // the word that has begun
   bool begun = false;  // the line has bytes
   const auto finish = [&] {
     if (open.empty()) return;
     require_utf8(well_formed(open) == open.size(), path, line);
-    word(std::string_view(open));
+    tokens.push_back(vocabulary.add(open));
     open.clear();
     ++words;
   };
+  const auto end_line = [&] {
+    tokens.push_back(vocabulary.add(Vocabulary::kEnd));
+    ends.push_back(tokens.size());
+  };
   for (std::vector<std::uint8_t> bytes = file.read(1 << 20); !bytes.empty(); bytes = file.read(1 << 20)) {
-    for (std::size_t i = file.bytes_read() == bytes.size() && has_mark(bytes) ? 3 : 0; i < bytes.size(); ++i) {
+    const bool marked = file.bytes_read() == bytes.size() && bytes.size() >= 3 && bytes[0] == 0xEF &&
+                        bytes[1] == 0xBB && bytes[2] == 0xBF;
+    for (std::size_t i = marked ? 3 : 0; i < bytes.size(); ++i) {
       const std::uint8_t c = bytes[i];
       if (blank(c)) {
         finish();
         begun = c != '\n';
-        if (!begun) end_of_line(), ++line;
+        if (!begun) end_line(), ++line;
         continue;
       }
       begun = true;
@@ -74,16 +76,13 @@ void read_words(const std::string& path, Word word, EndOfLine end_of_line) {
     }
   }
   finish();
-  if (begun) end_of_line();
+  if (begun) end_line();
   require<DataError>(words > 0, path, " is empty: it has no words. Give a file with text.");
+  return ends;
 }
 
-/// All of a file's text.
-std::string read_text(const std::string& path) {
-  InputFile file(path);
-  std::string text;
-  for (std::vector<std::uint8_t> bytes = file.read(1 << 20); !bytes.empty(); bytes = file.read(1 << 20))
-    text.append(bytes.begin() + (text.empty() && has_mark(bytes) ? 3 : 0), bytes.end());
+std::string utf8_text(const std::string& path) {
+  std::string text = read_text(path);
   require<DataError>(!text.empty(), path, " is empty: it has no characters. Give a file with text.");
   const std::size_t good = well_formed(text);
   const auto lines = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(good), '\n');
@@ -94,12 +93,9 @@ std::string read_text(const std::string& path) {
 /// Whether `name` is one of a part's file: see load_text.
 bool is_part(std::string name, const char* part) {
   if (name.ends_with(".gz")) name.resize(name.size() - 3);
-  std::vector<std::string> pieces{""};
-  for (char c : name)
-    if (c == '.')
-      pieces.emplace_back();
-    else
-      pieces.back() += c;
+  std::vector<std::string> pieces;
+  std::istringstream dotted(name + ".");  // what is behind the last dot is a piece too, even where it is nothing
+  for (std::string piece; std::getline(dotted, piece, '.');) pieces.push_back(piece);
   return pieces.size() >= 2 && (pieces.back() == "txt" || pieces.back() == "tokens") &&
          std::find(pieces.begin(), pieces.end() - 1, part) != pieces.end() - 1;
 }
@@ -132,16 +128,11 @@ std::array<std::string, 3> files_of(const std::string& folder) {
 
 TextDataset load_folder(const std::string& folder) {
   TextDataset data;
-  const std::array<std::string, 3> paths = files_of(folder);
-  std::array<std::vector<std::int32_t>*, 3> parts = {&data.train, &data.valid, &data.test};
-  std::int32_t known = 0;
-  for (std::size_t i = 0; i < 3; ++i) {
-    std::vector<std::int32_t>& part = *parts[i];
-    read_words(
-        paths[i], [&](std::string_view word) { part.push_back(data.vocabulary.add(word)); },
-        [&] { part.push_back(data.vocabulary.add(Vocabulary::kEnd)); });
-    if (i == 0) known = data.vocabulary.size();
-  }
+  const auto [train, valid, test] = files_of(folder);
+  read_words(train, data.vocabulary, data.train);
+  const std::int32_t known = data.vocabulary.size();
+  read_words(valid, data.vocabulary, data.valid);
+  read_words(test, data.vocabulary, data.test);
   data.close_vocabulary(known);
   return data;
 }
@@ -149,13 +140,7 @@ TextDataset load_folder(const std::string& folder) {
 TextDataset load_file(const std::string& path) {
   TextDataset data;
   std::vector<std::int32_t> all;
-  std::vector<std::size_t> ends;  // of lines
-  read_words(
-      path, [&](std::string_view word) { all.push_back(data.vocabulary.add(word)); },
-      [&] {
-        all.push_back(data.vocabulary.add(Vocabulary::kEnd));
-        ends.push_back(all.size());
-      });
+  const std::vector<std::size_t> ends = read_words(path, data.vocabulary, all);
   const auto lines = static_cast<std::int64_t>(ends.size());
   require<DataError>(
       lines >= kFewestLines, path, " has ", lines, lines == 1 ? " line" : " lines",
@@ -178,11 +163,11 @@ TextDataset load_file(const std::string& path) {
 std::array<std::string, 3> read_parts(const std::string& path, bool is_folder) {
   std::array<std::string, 3> parts;
   if (is_folder) {
-    const std::array<std::string, 3> paths = files_of(path);
-    for (std::size_t i = 0; i < 3; ++i) parts[i] = read_text(paths[i]);
+    parts = files_of(path);
+    for (std::string& part : parts) part = utf8_text(part);
     return parts;
   }
-  std::string text = read_text(path);
+  std::string text = utf8_text(path);
   std::int64_t characters = 0;
   for (std::size_t i = 0; i < text.size(); i += utf8_bytes(text, i)) ++characters;
   require<DataError>(
@@ -348,55 +333,6 @@ std::uint64_t fingerprint(const TextDataset& data) {
   Digest digest = digest_of(data.vocabulary);
   for (const auto* part : {&data.train, &data.valid, &data.test}) digest.add(*part);
   return digest.value();
-}
-
-TextStreams TextStreams::training(const std::vector<std::int32_t>& text, std::int64_t batch, int ranks, int rank) {
-  TextStreams s(text);
-  const std::int64_t words = static_cast<std::int64_t>(text.size()) / (batch * ranks);
-  for (std::int64_t b = 0; b < batch; ++b) s.starts_.push_back((rank * batch + b) * words);
-  s.length_ = std::max<std::int64_t>(words - 1, 0);
-  s.longest_ = batch;
-  return s;
-}
-
-std::vector<std::int32_t> TextStreams::unread(const std::vector<std::int32_t>& text, std::int64_t streams,
-                                              std::int64_t words) {
-  std::vector<std::int32_t> rest;
-  const std::int64_t each = static_cast<std::int64_t>(text.size()) / streams;
-  for (std::int64_t s = 0; s < streams && words < each; ++s)
-    rest.insert(rest.end(), text.begin() + s * each + words, text.begin() + (s + 1) * each);
-  return rest;
-}
-
-TextStreams TextStreams::evaluation(const std::vector<std::int32_t>& text, std::int64_t rows, int ranks, int rank) {
-  TextStreams s(text);
-  const std::int64_t foretold = std::max<std::int64_t>(static_cast<std::int64_t>(text.size()) - 1, 0);
-  rows = std::min(rows, foretold);
-  if (rows == 0) return s;
-  const std::int64_t words = foretold / rows, longer = foretold % rows;
-  for (std::int64_t r = rows * rank / ranks; r < rows * (rank + 1) / ranks; ++r) {
-    s.starts_.push_back(r * words + std::min(r, longer));
-    const std::int64_t length = words + (r < longer);
-    if (length < s.length_) continue;
-    s.length_ = length;
-    ++s.longest_;
-  }
-  return s;
-}
-
-TextStreams::Segment TextStreams::segment(std::int64_t from, std::int64_t steps) const {
-  Segment s{Tensor::empty({steps, streams()}, DType::i64), Tensor::empty({steps * streams()}, DType::i64),
-            steps * streams()};
-  if (from + steps == length_) s.counted -= streams() - longest_;
-  auto *word = s.words.data<std::int64_t>(), *next = s.next.data<std::int64_t>();
-  const std::int64_t last = static_cast<std::int64_t>(text_->size()) - 1;
-  for (std::int64_t t = from; t < from + steps; ++t)
-    for (const std::int64_t start : starts_) {
-      *word++ = (*text_)[static_cast<std::size_t>(start + t)];
-      // What is beyond the text's end is not counted.
-      *next++ = (*text_)[static_cast<std::size_t>(std::min(start + t + 1, last))];
-    }
-  return s;
 }
 
 }  // namespace laconic

@@ -37,7 +37,7 @@ class TextBlocks {
   /// Returns the blocks that are left of these once each of `ranks` workers has read `read` of its part.
   static std::vector<std::int64_t> unread(const std::vector<std::int64_t>& blocks, int ranks, std::int64_t read);
 
-  /// Evaluation: this worker's batches. Training, where any number >= 0 is a batch: so many as foretell about as many
+  /// Evaluation: this worker's batches. Training, where any number >= 0 is a batch: enough to foretell about as many
   /// tokens as the text has, floor((n - 1) / (N B T)), at least 1; it may be called an epoch.
   std::int64_t batches() const;
 
@@ -53,8 +53,45 @@ class TextBlocks {
   TextBlocks(const std::vector<std::int32_t>& text, const Options& options);
   const std::vector<std::int32_t>* text_;
   Options o_;
-  std::optional<std::uint64_t> seed_;  // of training
-  std::vector<std::int64_t> blocks_;   // of evaluation: this worker's
+  std::optional<std::uint64_t> seed_;  // the seed of training
+  std::vector<std::int64_t> blocks_;   // this worker's blocks of an evaluation
+};
+
+/// One worker's contiguous streams of a text, each foretelling its next word at every word. Reads a text that must
+/// outlive it; any segment can be asked for at any time.
+class TextStreams {
+ public:
+  /// Training: N B streams of floor(n / (N B)) words, the remainder dropped; worker k has the k-th B of them. The last
+  /// word of a stream is foretold, never read.
+  static TextStreams training(const std::vector<std::int32_t>& text, std::int64_t batch, int ranks, int rank);
+  /// Evaluation: `rows` streams (fewer if the text has fewer words) that foretell every word but the text's first
+  /// exactly once and differ in length by one at most; worker k has the k-th of N nearly equal parts of them, maybe
+  /// none.
+  static TextStreams evaluation(const std::vector<std::int32_t>& text, std::int64_t rows, int ranks, int rank);
+
+  /// Returns the words that are left of a text once each of `streams` training streams has read `words` of its own: the
+  /// rest of the first stream, then the second's, and so on. What the cut into streams left over is not in it.
+  static std::vector<std::int32_t> unread(const std::vector<std::int32_t>& text, std::int64_t streams,
+                                          std::int64_t words);
+
+  std::int64_t streams() const { return static_cast<std::int64_t>(starts_.size()); }
+  std::int64_t length() const { return length_; }  ///< words that the longest of them foretells; 0 without streams
+
+  /// `steps` words of each stream, from its word number `from` on.
+  struct Segment {
+    Tensor words;              ///< i64 [steps, streams]
+    Tensor next;               ///< i64 [steps * streams], row t B + b: what follows words[t, b]
+    std::int64_t counted = 0;  ///< rows of `next` that belong to the streams: all, or at their end all of the longest
+  };
+  /// 0 <= from, from + steps <= length()
+  Segment segment(std::int64_t from, std::int64_t steps) const;
+
+ private:
+  explicit TextStreams(const std::vector<std::int32_t>& text) : text_(&text) {}
+  const std::vector<std::int32_t>* text_;
+  std::vector<std::int64_t> starts_;
+  std::int64_t length_ = 0;
+  std::int64_t longest_ = 0;  // streams, the first ones, that have this length; the others have one word less
 };
 
 }  // namespace laconic

@@ -11,7 +11,7 @@ std::size_t utf8_bytes(std::string_view text, std::size_t at) {
   if (lead < 0xC2 || lead > 0xF4) return 0;
   const std::size_t bytes = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
   if (at + bytes > text.size()) return 0;
-  std::uint8_t low = 0x80, high = 0xBF;  // of the second byte
+  std::uint8_t low = 0x80, high = 0xBF;  // bounds of the second byte
   if (lead == 0xE0) low = 0xA0;
   if (lead == 0xED) high = 0x9F;
   if (lead == 0xF0) low = 0x90;

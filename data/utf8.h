@@ -9,7 +9,7 @@ namespace laconic {
 /// source: The Unicode Standard 15, table 3-7
 std::size_t utf8_bytes(std::string_view text, std::size_t at);
 
-/// The code point of so many bytes that begins at text[at], as utf8_bytes() measured it.
+/// The code point that begins at text[at] and has `bytes` bytes, as utf8_bytes() measured it.
 char32_t code_point(std::string_view text, std::size_t at, std::size_t bytes);
 
 }  // namespace laconic

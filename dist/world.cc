@@ -113,7 +113,7 @@ std::pair<std::string, std::string> first_difference(const std::string& a, const
   };
   const auto key = [](const std::string& line) { return line.substr(0, line.find('=')); };
   const std::vector<std::string> left = lines(a);
-  std::vector<std::string> right = lines(b);  // in the end those whose key the others do not know
+  std::vector<std::string> right = lines(b);  // at the end the lines whose key the others do not know
   std::string only_left;
   for (const std::string& x : left) {
     const auto y = std::ranges::find(right, key(x), key);

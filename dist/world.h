@@ -32,10 +32,10 @@ std::vector<std::string> texts_of_all(const Worker& worker, const std::string& w
 struct WorldOptions {
   int workers = 0;  ///< threads of this process; 0: as many as mpirun started (less the servers), else 1
   int servers = 0;  ///< further ranks, the last ones, that serve parameters and train nothing
-  double timeout_seconds = 300;  ///< until a silent rank counts as lost
-  double connect_seconds = 20;   ///< so long at least until processes of MPI are connected: they take time to start
+  double timeout_seconds = 300;  ///< silence after which a rank counts as lost
+  double connect_seconds = 20;   ///< least time until processes of MPI are connected: they take time to start
   double tell_seconds = 30;      ///< a rank that reads or writes files for so long says so on stderr, again and again
-  std::optional<int> type_of_service{};  ///< of the IP packets between processes of MPI; none: left alone
+  std::optional<int> type_of_service{};  ///< type of service of IP packets between processes of MPI; none: left alone
   /// A network emulated between the threads. Their compute threads then run at nice 19 (kernel and data threads inherit
   /// it), the communication threads do not: with busy cores messages would else be late by the scheduler's tick.
   std::optional<LinkOptions> link{};
@@ -43,7 +43,7 @@ struct WorldOptions {
 
 /// The facts that are known when all ranks of this process have ended.
 struct WorldReport {
-  LinkUse link{};  ///< of the emulated network
+  LinkUse link{};  ///< what the emulated network tells
 };
 
 /// How many ranks mpirun (Open MPI) started, this process being one of them; 0 if it did not start this process.
@@ -70,7 +70,7 @@ WorldReport run_workers(const WorldOptions& options, const std::function<void(Wo
 /// Throws CommError on all ranks, with the same sentence: the first rank and line that differ, and both values.
 /// `patiently`: as of Engine::run, where a rank may have much to read before.
 void check_fingerprint(Engine& engine, const std::string& mine, bool patiently = false);
-/// Likewise among the workers of a world that may have servers.
+/// The same among the workers of a world that may have servers.
 void check_fingerprint(const Worker& worker, const std::string& mine, bool patiently = false);
 
 }  // namespace laconic::dist

@@ -1,9 +1,10 @@
 #pragma once
+#include <functional>
 #include <utility>
 #include <vector>
 
 #include "core/ops/functions.h"
-#include "core/ops/join.h"
+#include "core/ops/images.h"
 #include "core/ops/losses.h"
 #include "core/ops/reduce.h"
 #include "layers/module.h"
@@ -44,7 +45,7 @@ class HasAuxiliaryHeads {
   };
   virtual ~HasAuxiliaryHeads() = default;
   virtual Outputs outputs(const Tensor& x) = 0;
-  virtual float auxiliary_weight() const = 0;  ///< of each head's loss, beside the model's own
+  virtual float auxiliary_weight() const = 0;  ///< the weight of each head's loss, beside the model's own
 };
 
 /// Mean cross entropy of a classifier on a batch [1], recorded; while a model with auxiliary heads is in training mode,
@@ -60,5 +61,19 @@ inline Tensor classification_loss(Module& model, const Tensor& x, const Tensor& 
     loss = ops::add(loss, ops::multiply(cross_entropy(std::move(logits), labels), weight));
   return loss;
 }
+
+/// Runs the model on one sample, in evaluation mode and unrecorded.   sample : as a data set gives it, without
+/// the batch in front   ->   the prediction without the batch in front, where the model put one
+Tensor predict(Module& model, const Tensor& sample);
+
+/// How well predictions meet targets: a mean over the samples of a batch.
+using Metric = std::function<double(const Tensor& prediction, const Tensor& target)>;
+
+/// Share of rows whose largest logit is at the label.   logits : [N, K]   labels : int64 [N]
+double accuracy(const Tensor& logits, const Tensor& labels);
+/// Share of rows whose label is among the k largest logits.
+Metric top_k(int k);
+/// Mean |prediction - target|, over all elements of both, which have one shape.
+double mean_absolute_error(const Tensor& prediction, const Tensor& target);
 
 }  // namespace laconic

@@ -119,7 +119,7 @@ std::int64_t Module::parameter_count() const {
 
 void Module::name_all() {
   int position = 0;
-  std::unordered_set<const void*> seen;  // what is used twice keeps its first name
+  std::unordered_set<const void*> seen;  // a part that is used twice keeps its first name
   walk("", [&](Module& m, const std::string& path) {
     if (!seen.insert(&m).second) return;
     m.path_ = path;

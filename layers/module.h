@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/parameter.h"
 #include "core/base/random.h"
+#include "core/parameter.h"
 #include "core/state.h"
 
 namespace laconic {
@@ -190,6 +190,22 @@ class Module {
   bool segment_ = false;
   const ForwardContext* context_ = nullptr;
   const ForwardWatch* watch_ = nullptr;
+};
+
+/// A module that keeps options O, for layers that need nothing else of them:
+///   class Softmax final : public Configured<SoftmaxOptions> {
+///     using Configured::Configured;
+///     Tensor forward(const Tensor& x) override { return ops::softmax(x, o_.dim); }
+///   };
+template <class O>
+class Configured : public Module {
+ public:
+  using Options = O;
+  Configured() = default;
+  explicit Configured(O o) : o_(std::move(o)) {}
+
+ protected:
+  O o_;
 };
 
 /// While it lives a model is in evaluation mode. At its end each module has the mode that it had before: a batch

@@ -5,7 +5,6 @@
 #include "core/ops/dropout.h"
 #include "core/ops/functions.h"
 #include "core/ops/linear.h"
-#include "core/ops/recurrent.h"
 #include "core/ops/reshape.h"
 
 namespace laconic {
@@ -86,7 +85,7 @@ Tensor Recurrent::run_layers(const Tensor& x, const std::vector<Tensor*>& state,
 
 Tensor LSTM::run(const Tensor& x, State& state) {
   return run_layers(x, {&state.h, &state.c}, [](Tensor input, const auto& weights, std::vector<Tensor>& own) {
-    ops::LstmState s{own[0], own[1]};
+    State s{own[0], own[1]};
     Tensor y = ops::lstm(std::move(input), weights, s);
     own = {s.h, s.c};
     return y;

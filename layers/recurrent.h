@@ -33,8 +33,9 @@ class Recurrent : public Module {
  public:
   struct Options {
     int in = 0, hidden = 0, layers = 1;
-    float dropout = 0;  ///< of every layer's output but the last's, in training: by stream and step (as Dropout)
-    Initializer init = nullptr;  ///< of all parameters, instead of that below
+    float dropout = 0;  ///< the share of each layer's output but the last's, in training; drawn by stream and step
+    Initializer init = nullptr;  ///< initial values of all parameters, instead of the default below
+    ops::Nonlinearity nonlinearity = ops::Nonlinearity::tanh;  ///< of RNN alone
     /// Each layer also reads the sequence backward, with weights of its own ("..._reverse"). The two results stand side
     /// by side, and in the state as [2 layers, B, hidden].
     bool bidirectional = false;
@@ -60,19 +61,15 @@ class Recurrent : public Module {
   };
   const char* what_;
   Options o_;
-  std::vector<Parameters> layers_;  // in both directions: forward and backward in turns
-};
-
-struct LSTMState {
-  Tensor h, c;
+  std::vector<Parameters> layers_;  // both directions in turns: forward, backward
 };
 
 /// Long short-term memory, one or more layers. Gate order i f g o; formulas and source at ops::lstm.
 ///   state      h and c, [layers, B, hidden]
 ///   dropout    as in Zaremba et al. 2014
-class LSTM final : public Stateful<LSTMState, Recurrent> {
+class LSTM final : public Stateful<ops::LstmState, Recurrent> {
  public:
-  using State = LSTMState;
+  using State = ops::LstmState;
   explicit LSTM(Options o) : Stateful("LSTM", 4, o) {}
 
  private:
@@ -94,16 +91,7 @@ class GRU final : public Stateful<Tensor, Recurrent> {
 class RNN final : public Stateful<Tensor, Recurrent> {
  public:
   using Nonlinearity = ops::Nonlinearity;
-  struct Options {
-    int in = 0, hidden = 0, layers = 1;
-    float dropout = 0;           ///< as of an LSTM
-    Initializer init = nullptr;  ///< likewise
-    Nonlinearity nonlinearity = Nonlinearity::tanh;
-    bool bidirectional = false;  ///< likewise
-  };
-  explicit RNN(Options o)
-      : Stateful("RNN", 1, Recurrent::Options{o.in, o.hidden, o.layers, o.dropout, o.init, o.bidirectional}),
-        f_(o.nonlinearity) {}
+  explicit RNN(Options o) : Stateful("RNN", 1, o), f_(o.nonlinearity) {}
 
  private:
   Tensor run(const Tensor& x, Tensor& state) override;
@@ -119,12 +107,12 @@ class RNN final : public Stateful<Tensor, Recurrent> {
 /// Unlike in an LSTM layer the state has a history: gradients go through as many steps as are called one after another.
 /// Many times slower than LSTM, whose kernels do the same. Source at ops::lstm.
 /// Throws ShapeError if x or the state does not fit.
-class LSTMCell final : public Stateful<LSTMState> {
+class LSTMCell final : public Stateful<ops::LstmState> {
  public:
   struct Options {
     int in = 0, hidden = 0;
   };
-  using State = LSTMState;
+  using State = ops::LstmState;
   explicit LSTMCell(Options o);
 
  private:

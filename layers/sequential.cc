@@ -53,7 +53,7 @@ void Sequential::cut() {
   bool convolution = false;
   const auto close = [&](std::size_t end) {
     run.end = end;
-    run.segment = convolution && end > run.begin + 1;  // of a layer alone nothing but its input is kept anyway
+    run.segment = convolution && end > run.begin + 1;  // a layer alone keeps nothing but its input anyway
     if (end > run.begin) runs_.push_back(run);
     run.begin = end;
     convolution = false;

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "core/ops/functions.h"
-#include "core/ops/join.h"
+#include "core/ops/images.h"
 #include "layers/weighted.h"
 
 namespace laconic {
@@ -39,15 +39,15 @@ class Sequential final : public Module {
   Tensor forward(const Tensor& x) override;
   Tensor through(const Run& run, const Tensor& x) const;
   void cut();
-  bool is_unit() const;  // as convolution, norm, ReLU: nothing to cut at
+  bool is_unit() const;  // true: there is nothing to cut at, as in convolution, norm, ReLU
   bool convolves() const;
 
   struct Stage {
     Module* layer;
-    FusesRelu* fused;  // not null: with the ReLU that follows
+    FusesRelu* fused;  // the layer with the ReLU that follows, or null
   };
   std::vector<Stage> stages_;
-  std::vector<Run> runs_;  // of stages; all of them in one but for checkpoint_activations()
+  std::vector<Run> runs_;  // runs of stages; a single one but for checkpoint_activations()
 };
 
 std::shared_ptr<Sequential> sequential(const Layers& layers);

@@ -39,7 +39,7 @@ std::vector<LayerSummary> summarize(Module& model, const Tensor& x) {
   const ForwardWatch watch = [&](const std::string& path, const Tensor& y) {
     const auto found = weights.find(path);
     const Weights w = found == weights.end() ? Weights{} : found->second;
-    const std::int64_t width = y.dim(y.rank() == 4 ? 1 : -1);  // what one use of the weights gives
+    const std::int64_t width = y.dim(y.rank() == 4 ? 1 : -1);  // the numbers that one use of the weights gives
     const double multiply_adds = kinds[path].starts_with("Embedding")
                                      ? 0
                                      : static_cast<double>(w.matrices) * static_cast<double>(y.elements() / width);

@@ -11,7 +11,7 @@ namespace laconic {
 /// One layer of a model, as a forward pass goes through it.
 struct LayerSummary {
   std::string name, kind;       ///< "features.0", "Conv2d"
-  Shape output;                 ///< of the whole batch
+  Shape output;                 ///< the shape of the whole batch's output
   std::int64_t parameters = 0;  ///< shared ones at their first layer
   /// Two for each multiply-add with an element of a weight: convolutions, linear and recurrent layers. Biases,
   /// normalisation, activations and pooling are left out: together a few per cent.

@@ -1,7 +1,5 @@
 #include "layers/weighted.h"
 
-#include "core/ops/batch_norm.h"
-#include "core/ops/embedding.h"
 #include "core/ops/functions.h"
 #include "core/ops/linear.h"
 #include "core/ops/normalize.h"
@@ -11,16 +9,22 @@
 
 namespace laconic {
 
+static void require_conv(const char* what, const Conv2d::Options& o, bool may_pad_output) {
+  require<ShapeError>(
+      o.in >= 1 && o.out >= 1 && o.kernel >= 1 && o.stride >= 1 && o.pad >= 0 && o.dilation >= 1 && o.groups >= 1 &&
+          o.in % o.groups == 0 && o.out % o.groups == 0 && o.output_pad >= 0 &&
+          (o.output_pad == 0 || (may_pad_output && (o.output_pad < o.stride || o.output_pad < o.dilation))),
+      what, ": in = ", o.in, ", out = ", o.out, ", kernel = ", o.kernel, ", stride = ", o.stride, ", pad = ", o.pad,
+      ", output_pad = ", o.output_pad, ", dilation = ", o.dilation, ", groups = ", o.groups,
+      ": all must be at least 1 (pads 0), groups must divide in and out, and ",
+      may_pad_output ? "output_pad be less than stride or dilation." : "output_pad be 0.");
+}
+
 Conv2d::Conv2d(Options o) : o_{.stride = o.stride, .pad = o.pad, .dilation = o.dilation, .groups = o.groups} {
-  require<ShapeError>(o.in >= 1 && o.out >= 1 && o.kernel >= 1 && o.stride >= 1 && o.pad >= 0 && o.dilation >= 1 &&
-                          o.groups >= 1 && o.in % o.groups == 0 && o.out % o.groups == 0,
-                      "Conv2d: in = ", o.in, ", out = ", o.out, ", kernel = ", o.kernel, ", stride = ", o.stride,
-                      ", pad = ", o.pad, ", dilation = ", o.dilation, ", groups = ", o.groups,
-                      ": all must be at least 1 (pad 0), and groups must divide in and out.");
-  const std::int64_t fan_in = std::int64_t{o.in} / o.groups * o.kernel * o.kernel;
-  w_ = parameter("weight", {o.out, o.in / o.groups, o.kernel, o.kernel}, Role::conv,
-                 o.init ? o.init : init::uniform_fan_in(fan_in));
-  if (o.bias) b_ = parameter("bias", {o.out}, Role::bias, o.init_bias ? o.init_bias : init::uniform_fan_in(fan_in));
+  require_conv("Conv2d", o, false);
+  const Initializer uniform = init::uniform_fan_in(std::int64_t{o.in} / o.groups * o.kernel * o.kernel);
+  w_ = parameter("weight", {o.out, o.in / o.groups, o.kernel, o.kernel}, Role::conv, o.init ? o.init : uniform);
+  if (o.bias) b_ = parameter("bias", {o.out}, Role::bias, o.init_bias ? o.init_bias : uniform);
 }
 
 Tensor Conv2d::run(const Tensor& x, bool relu) {
@@ -31,18 +35,10 @@ Tensor Conv2d::run(const Tensor& x, bool relu) {
 
 ConvTranspose2d::ConvTranspose2d(Options o)
     : o_{.stride = o.stride, .pad = o.pad, .dilation = o.dilation, .groups = o.groups}, output_pad_(o.output_pad) {
-  require<ShapeError>(o.in >= 1 && o.out >= 1 && o.kernel >= 1 && o.stride >= 1 && o.pad >= 0 && o.dilation >= 1 &&
-                          o.groups >= 1 && o.in % o.groups == 0 && o.out % o.groups == 0 && o.output_pad >= 0 &&
-                          (o.output_pad < o.stride || o.output_pad < o.dilation),
-                      "ConvTranspose2d: in = ", o.in, ", out = ", o.out, ", kernel = ", o.kernel,
-                      ", stride = ", o.stride, ", pad = ", o.pad, ", output_pad = ", o.output_pad,
-                      ", dilation = ", o.dilation, ", groups = ", o.groups,
-                      ": all must be at least 1 (pads 0), groups must divide in and out, and output_pad be less than "
-                      "stride or dilation.");
-  const std::int64_t fan_in = std::int64_t{o.out} / o.groups * o.kernel * o.kernel;
-  w_ = parameter("weight", {o.in, o.out / o.groups, o.kernel, o.kernel}, Role::conv,
-                 o.init ? o.init : init::uniform_fan_in(fan_in));
-  if (o.bias) b_ = parameter("bias", {o.out}, Role::bias, o.init_bias ? o.init_bias : init::uniform_fan_in(fan_in));
+  require_conv("ConvTranspose2d", o, true);
+  const Initializer uniform = init::uniform_fan_in(std::int64_t{o.out} / o.groups * o.kernel * o.kernel);
+  w_ = parameter("weight", {o.in, o.out / o.groups, o.kernel, o.kernel}, Role::conv, o.init ? o.init : uniform);
+  if (o.bias) b_ = parameter("bias", {o.out}, Role::bias, o.init_bias ? o.init_bias : uniform);
 }
 
 Tensor ConvTranspose2d::forward(const Tensor& x) {
@@ -80,20 +76,8 @@ Embedding::Embedding(Options o) {
 
 Tensor Embedding::forward(const Tensor& x) { return ops::embedding(x, w_->fresh()); }
 
-EmbeddingBag::EmbeddingBag(Options o) : sum_(o.sum) {
-  require<ShapeError>(o.vocabulary >= 1 && o.dim >= 1, "EmbeddingBag: vocabulary = ", o.vocabulary, ", dim = ", o.dim,
-                      " must be at least 1.");
-  w_ = parameter("weight", {o.vocabulary, o.dim}, Role::embedding, o.init ? o.init : init::normal(1));
-}
-
-Tensor EmbeddingBag::forward(const Tensor& x) {
-  require<ShapeError>(x.rank() == 2, "EmbeddingBag: x is ", x.shape(), ", not [N, L].");
-  const Tensor vectors = ops::embedding(x, w_->fresh());
-  return sum_ ? ops::sum(vectors, {1}) : ops::mean(vectors, {1});
-}
-
 LayerNorm::LayerNorm(Options o)
-    : o_(o),
+    : Configured(o),
       gamma_(parameter("weight", {o.dim}, Role::norm, init::constant(1))),
       beta_(parameter("bias", {o.dim}, Role::norm, init::constant(0))) {}
 
@@ -103,7 +87,7 @@ Tensor LayerNorm::forward(const Tensor& x) {
   return ops::layer_norm(x, gamma_->fresh(), beta_->fresh(), o_.epsilon);
 }
 
-RMSNorm::RMSNorm(Options o) : o_(o), gamma_(parameter("weight", {o.dim}, Role::norm, init::constant(1))) {}
+RMSNorm::RMSNorm(Options o) : Configured(o), gamma_(parameter("weight", {o.dim}, Role::norm, init::constant(1))) {}
 
 Tensor RMSNorm::forward(const Tensor& x) {
   require<ShapeError>(x.rank() >= 1 && x.dim(-1) == o_.dim, "RMSNorm: x is ", x.shape(), ", not [..., ", o_.dim, "].");
@@ -126,6 +110,28 @@ Tensor BatchNorm::normalize(const Tensor& x, bool relu, const Tensor& residual) 
   return ops::batch_norm(x, gamma_->fresh(), beta_->fresh(), running_mean_, running_var_,
                          {.training = training(), .momentum = o_.momentum, .epsilon = o_.epsilon, .relu = relu},
                          residual);
+}
+
+CausalSelfAttention::CausalSelfAttention(Options o) : o_(o) {
+  require<ShapeError>(o.dim >= 1 && o.heads >= 1 && o.dim % o.heads == 0 && o.dropout >= 0 && o.dropout < 1,
+                      "CausalSelfAttention: dim = ", o.dim, ", heads = ", o.heads, ", dropout = ", o.dropout,
+                      ": heads must divide dim, and dropout be in [0, 1).");
+  c_attn_ = child<Linear>("c_attn",
+                          {.in = o.dim, .out = 3 * o.dim, .bias = o.bias, .init = o.init, .init_bias = o.init_bias});
+  c_proj_ = child<Linear>(
+      "c_proj", {.in = o.dim, .out = o.dim, .bias = o.bias, .init = o.init_projection, .init_bias = o.init_bias});
+}
+
+Tensor CausalSelfAttention::forward(const Tensor& x) {
+  require<ShapeError>(x.rank() == 3 && x.dim(2) == o_.dim, "CausalSelfAttention: x is ", x.shape(), ", not [B, T, ",
+                      o_.dim, "].");
+  const ForwardContext& c = context();
+  const float p = training() && c.dropout ? o_.dropout : 0.0f;
+  return c_proj_(ops::causal_attention(c_attn_(x), o_.heads, p,
+                                       {.seed = c.seed,
+                                        .layer = static_cast<std::uint32_t>(position()),
+                                        .step = c.step,
+                                        .first_sample = c.first_sample}));
 }
 
 }  // namespace laconic

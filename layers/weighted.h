@@ -1,4 +1,5 @@
 #pragma once
+#include "core/ops/attention.h"
 #include "core/ops/conv2d.h"
 #include "layers/module.h"
 
@@ -28,9 +29,11 @@ class FusesRelu : public Module {
 class Conv2d final : public FusesRelu {
  public:
   struct Options {
-    int in = 0, out = 0, kernel = 3, stride = 1, pad = 0, dilation = 1, groups = 1;
+    int in = 0, out = 0, kernel = 3, stride = 1, pad = 0;
+    int output_pad = 0;  ///< of ConvTranspose2d alone
+    int dilation = 1, groups = 1;
     bool bias = true;
-    Initializer init = nullptr, init_bias = nullptr;  ///< of w and b, instead of that
+    Initializer init = nullptr, init_bias = nullptr;  ///< initial values of w and b, instead of the default
   };
   explicit Conv2d(Options o);
 
@@ -48,11 +51,7 @@ class Conv2d final : public FusesRelu {
 /// Throws ShapeError as Conv2d does.
 class ConvTranspose2d final : public Module {
  public:
-  struct Options {
-    int in = 0, out = 0, kernel = 3, stride = 1, pad = 0, output_pad = 0, dilation = 1, groups = 1;
-    bool bias = true;
-    Initializer init = nullptr, init_bias = nullptr;  ///< of w and b, instead of that
-  };
+  using Options = Conv2d::Options;
   explicit ConvTranspose2d(Options o);
 
  private:
@@ -74,7 +73,7 @@ class Linear final : public FusesRelu {
     bool bias = true;
     bool output = false;                              ///< this layer makes the predictions (ParameterInfo::output)
     std::shared_ptr<Parameter> weight = nullptr;      ///< [out, in] of another layer, to be shared (an Embedding's)
-    Initializer init = nullptr, init_bias = nullptr;  ///< of w and b, instead of that
+    Initializer init = nullptr, init_bias = nullptr;  ///< initial values of w and b, instead of the default
   };
   explicit Linear(Options o);
   const std::shared_ptr<Parameter>& weight() const { return w_; }
@@ -92,33 +91,19 @@ class Embedding final : public Module {
  public:
   struct Options {
     int vocabulary = 0, dim = 0;
-    Initializer init = nullptr;  ///< of w, instead of that
+    Initializer init = nullptr;  ///< initial values of w, instead of the default
   };
   explicit Embedding(Options o);
-  const std::shared_ptr<Parameter>& weight() const { return w_; }  ///< for a Linear that shares it
+  const std::shared_ptr<Parameter>& weight() const { return w_; }  ///< the weight that a Linear may share
 
  private:
   Tensor forward(const Tensor& x) override;
   std::shared_ptr<Parameter> w_;
 };
 
-/// The mean, or the sum, of the vectors of several symbols.
-///   x : i64 [N, L]   ->   y : [N, dim]
-///   w : [vocabulary, dim] "weight"   ~ Normal(0, 1)  (PyTorch's default)
-/// Throws DataError as Embedding does.
-class EmbeddingBag final : public Module {
- public:
-  struct Options {
-    int vocabulary = 0, dim = 0;
-    bool sum = false;
-    Initializer init = nullptr;  ///< of w, instead of that
-  };
-  explicit EmbeddingBag(Options o);
-
- private:
-  Tensor forward(const Tensor& x) override;
-  bool sum_;
-  std::shared_ptr<Parameter> w_;
+struct VectorNormOptions {
+  int dim = 0;
+  float epsilon = 1e-5f;
 };
 
 /// Layer normalisation: each vector of the last dimension has mean 0 and variance 1, then a scale and an offset.
@@ -127,17 +112,12 @@ class EmbeddingBag final : public Module {
 ///   weight : [dim] 1,  bias : [dim] 0
 ///   source   Ba et al. 2016
 /// Throws ShapeError if x's last extent is not dim.
-class LayerNorm final : public Module {
+class LayerNorm final : public Configured<VectorNormOptions> {
  public:
-  struct Options {
-    int dim = 0;
-    float epsilon = 1e-5f;
-  };
   explicit LayerNorm(Options o);
 
  private:
   Tensor forward(const Tensor& x) override;
-  Options o_;
   std::shared_ptr<Parameter> gamma_, beta_;
 };
 
@@ -147,17 +127,12 @@ class LayerNorm final : public Module {
 ///   weight : [dim] 1
 ///   source   Zhang & Sennrich 2019
 /// Throws ShapeError if x's last extent is not dim.
-class RMSNorm final : public Module {
+class RMSNorm final : public Configured<VectorNormOptions> {
  public:
-  struct Options {
-    int dim = 0;
-    float epsilon = 1e-5f;
-  };
   explicit RMSNorm(Options o);
 
  private:
   Tensor forward(const Tensor& x) override;
-  Options o_;
   std::shared_ptr<Parameter> gamma_;
 };
 
@@ -199,6 +174,30 @@ class BatchNorm1d final : public BatchNorm {
 class BatchNorm2d final : public BatchNorm {
  public:
   explicit BatchNorm2d(Options o) : BatchNorm(o, 4) {}
+};
+
+/// Causal self-attention with several heads: each position looks at itself and at those in front of it.
+///   y = c_proj(causal_attention(c_attn(x)))      formulas at ops::causal_attention
+///   x : [B, T, dim]   ->   y : [B, T, dim]
+///   children   c_attn, Linear(dim, 3 dim): q, k and v of all heads;  c_proj, Linear(dim, dim)
+///   dropout    of the attention's probabilities, in training: keyed as Dropout's masks are
+///   source     Vaswani et al. 2017; names and order as in GPT-2 (Radford et al. 2019), weights as Linear's, [out, in]
+/// Throws ShapeError if heads do not divide dim, or x has another shape.
+class CausalSelfAttention final : public Module {
+ public:
+  struct Options {
+    int dim = 0, heads = 1;
+    float dropout = 0;
+    bool bias = true;  ///< true: both layers have one
+    /// They fill the weights and both biases, instead of Linear's default.
+    Initializer init = nullptr, init_projection = nullptr, init_bias = nullptr;
+  };
+  explicit CausalSelfAttention(Options o);
+
+ private:
+  Tensor forward(const Tensor& x) override;
+  Options o_;
+  Child<Linear> c_attn_, c_proj_;
 };
 
 }  // namespace laconic

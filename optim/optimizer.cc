@@ -5,15 +5,12 @@
 #include <limits>
 
 #include "core/base/catalogue.h"
+#include "core/base/error.h"
+#include "core/base/parse.h"
 #include "core/host_copy.h"
+#include "core/raw.h"
 
 namespace laconic {
-namespace {
-
-/// A frozen v has at least this share of the parameter's largest.
-constexpr float kLeastShare = 1e-4f;
-
-}  // namespace
 
 Optimizer::Optimizer(const ParameterArena& arena, const OptimizerOptions& options)
     : arena_(arena),
@@ -45,9 +42,11 @@ std::int64_t Optimizer::begin_update(const Parameter& parameter, std::int64_t ro
 
 Optimizer::Part Optimizer::part_of(const Parameter& parameter, Rows rows) const {
   const auto [first, count] = parameter.info.part(rows);
-  const std::int64_t offset = parameter.info.offset + first;
-  return {decay_.of(parameter.info), offset, arena_.values().range(offset, count),
-          arena_.gradients().range(offset, count)};
+  return part_at(parameter.info.offset + first, count, decay_.of(parameter.info));
+}
+
+Optimizer::Part Optimizer::part_at(std::int64_t offset, std::int64_t count, double weight_decay) const {
+  return {weight_decay, offset, arena_.values().range(offset, count), arena_.gradients().range(offset, count)};
 }
 
 void Optimizer::update(Parameter& parameter, Rows rows, double lr, double gradient_scale) {
@@ -67,11 +66,8 @@ void Optimizer::update(std::vector<std::pair<Parameter*, Rows>> parts, double lr
     std::int64_t begin = 0, end = 0, update = 0;
   } run;
   const auto apply_run = [&] {
-    const std::int64_t elements = run.end - run.begin;
-    if (elements == 0) return;
-    apply({run.weight_decay, run.begin, arena_.values().range(run.begin, elements),
-           arena_.gradients().range(run.begin, elements)},
-          lr, gradient_scale, run.update);
+    if (run.end > run.begin)
+      apply(part_at(run.begin, run.end - run.begin, run.weight_decay), lr, gradient_scale, run.update);
   };
   for (const auto& [p, rows] : parts) {
     const Part part = part_of(*p, rows);
@@ -105,6 +101,7 @@ void Optimizer::freeze_second_moment() {
   for (const auto& p : arena_.parameters())
     change_on_host(v.range(p->info.offset, p->info.elements), [&](float* first) {
       float* const last = first + p->info.elements;
+      constexpr float kLeastShare = 1e-4f;  // the share of the parameter's largest that a frozen v has at least
       float largest = 0;
       std::for_each(first, last, [&](float x) { largest = std::isfinite(x) ? std::max(largest, x) : largest; });
       std::for_each(first, last, [&](float& x) {
@@ -158,15 +155,121 @@ void Optimizer::load(const StateDict& state) {
   for (const auto& [entry, tensor] : mine) tensor.copy_from(state.at(entry));
 }
 
-// Each in its own file.
-std::unique_ptr<Optimizer> make_sgd(const ParameterArena& arena, const OptimizerOptions& options);
-std::unique_ptr<Optimizer> make_adam(const ParameterArena& arena, const OptimizerOptions& options);
+namespace {
+
+/// Stochastic gradient descent.
+///   d = g + weight_decay w
+///   momentum = 0:  w -= lr d
+///   else           v = momentum v + (1 - dampening) d   (the first time v = d);   w -= lr v
+///   nesterov       w -= lr (d + momentum v)
+/// source: Sutskever et al. 2013, with PyTorch's meaning of lr, dampening and the first step. Cost: one pass.
+class Sgd final : public Optimizer {
+ public:
+  Sgd(const ParameterArena& arena, const OptimizerOptions& o) : Optimizer(arena, o), o_(o) {
+    require<UsageError>(o.momentum >= 0 && o.momentum < 1, "sgd: momentum is ", o.momentum,
+                        ", it must be from 0 up to but not 1. Correct `momentum`.");
+    require<UsageError>(std::isfinite(o.dampening), "sgd: dampening is ", o.dampening, ", it must be finite.");
+    require<UsageError>(!o.nesterov || (o.momentum > 0 && o.dampening == 0), "sgd: nesterov with momentum ", o.momentum,
+                        " and dampening ", o.dampening, ". It needs momentum above 0 and no dampening.");
+    if (o.momentum > 0) momentum_ = arena.make_state();
+  }
+  Tensor momentum() const override { return momentum_; }
+
+ private:
+  void apply(const Part& part, double lr, double gradient_scale, std::int64_t t) override {
+    raw::sgd(part.value, part.gradient, momentum_.defined() ? part.of(momentum_) : Tensor(),
+             {.lr = static_cast<float>(lr),
+              .gradient_scale = static_cast<float>(gradient_scale),
+              .weight_decay = static_cast<float>(part.weight_decay),
+              .momentum = static_cast<float>(o_.momentum),
+              .dampening = static_cast<float>(o_.dampening),
+              .nesterov = o_.nesterov,
+              // else 0 in the buffer does the same, and what a strategy put there stays
+              .first = t == 1 && o_.dampening != 0});
+  }
+  std::vector<StateDict::Entry> arenas() const override {
+    if (!momentum_.defined()) return {};
+    return {{"momentum", momentum_}};
+  }
+
+  const OptimizerOptions o_;
+  Tensor momentum_;
+};
+
+/// Adam, and AdamW, whose decay is decoupled.
+///   Adam    d = g + weight_decay w            AdamW   d = g,  w = w (1 - lr weight_decay) first
+///   m = beta1 m + (1 - beta1) d     v = beta2 v + (1 - beta2) d^2
+///   w -= lr / (1 - beta1^t)  m / (sqrt(v / (1 - beta2^t)) + eps)
+/// source: Kingma & Ba 2015, Algorithm 1; Loshchilov & Hutter 2019, Algorithm 2. Cost: one pass.
+class Adam final : public Optimizer {
+ public:
+  Adam(const ParameterArena& arena, const OptimizerOptions& o)
+      : Optimizer(arena, o),
+        decoupled_(o.name == "adamw"),
+        beta1_(o.beta1),
+        beta2_(o.beta2),
+        first_(arena.make_state()),
+        second_(arena.make_state()) {}
+
+  bool has_moments() const override { return true; }
+
+ private:
+  void apply(const Part& part, double lr, double gradient_scale, std::int64_t t) override {
+    AdamStep step = step_at(part, lr, t, t - missed());
+    step.gradient_scale = static_cast<float>(gradient_scale);
+    step.weight_decay = decoupled_ ? 0.0f : static_cast<float>(part.weight_decay);
+    step.beta1 = static_cast<float>(beta1_), step.beta2 = static_cast<float>(beta2_);
+    step.rest1 = static_cast<float>(1 - beta1_), step.rest2 = static_cast<float>(1 - beta2_);
+    raw::adam(part.value, part.gradient, part.of(first_), part.of(second_), step);
+  }
+  /// g = beta1 m + (1 - beta1) d
+  void form(const Part& part) override {
+    if (!decoupled_ && part.weight_decay > 0)
+      raw::axpy(part.gradient, static_cast<float>(part.weight_decay), part.value);
+    raw::scale(part.gradient, static_cast<float>(1 - beta1_));
+    raw::axpy(part.gradient, static_cast<float>(beta1_), part.of(first_));
+  }
+  /// m = g, and the step by it.
+  void take(const Part& part, double lr, std::int64_t t, std::int64_t updates_of_v) override {
+    raw::adam(part.value, part.gradient, part.of(first_), part.of(second_), step_at(part, lr, t, updates_of_v));
+  }
+  /// Adam's update where beta1 is 0 and beta2 is 1, with the bias corrections of update t.
+  AdamStep step_at(const Part& part, double lr, std::int64_t t, std::int64_t updates_of_v) const {
+    constexpr float kEps = 1e-8f;
+    return {.gradient_scale = 1,
+            .weight_decay = 0,
+            .beta1 = 0,
+            .beta2 = 1,
+            .rest1 = 1,
+            .rest2 = 0,
+            .eps = kEps,
+            .step_size = static_cast<float>(lr / (1 - std::pow(beta1_, static_cast<double>(t)))),
+            .root_correction = static_cast<float>(std::sqrt(1 - std::pow(beta2_, static_cast<double>(updates_of_v)))),
+            .keep = decoupled_ ? static_cast<float>(1 - lr * part.weight_decay) : 1.0f};
+  }
+  Tensor first_moment() const override { return first_; }
+  Tensor second_moment() const override { return second_; }
+  std::vector<StateDict::Entry> arenas() const override {
+    return {{"first_moment", first_}, {"second_moment", second_}};
+  }
+
+  const bool decoupled_;
+  const double beta1_, beta2_;
+  Tensor first_, second_;
+};
+
+template <class Method>
+std::unique_ptr<Optimizer> make(const ParameterArena& arena, const OptimizerOptions& options) {
+  return std::make_unique<Method>(arena, options);
+}
+
+}  // namespace
 
 std::vector<OptimizerKind>& optimizers() {
   static std::vector<OptimizerKind> all{
-      {.name = "sgd", .has_momentum = true, .arenas = 1, .make = make_sgd},
-      {.name = "adam", .has_betas = true, .arenas = 2, .lr = 0.001, .make = make_adam},
-      {.name = "adamw", .has_betas = true, .arenas = 2, .lr = 0.001, .make = make_adam}};
+      {.name = "sgd", .has_momentum = true, .arenas = 1, .make = make<Sgd>},
+      {.name = "adam", .has_betas = true, .arenas = 2, .lr = 0.001, .make = make<Adam>},
+      {.name = "adamw", .has_betas = true, .arenas = 2, .lr = 0.001, .make = make<Adam>}};
   return all;
 }
 
@@ -189,5 +292,29 @@ std::unique_ptr<Optimizer> make_optimizer(const ParameterArena& arena, const Opt
                       " and ", o.beta2, ", they must be at least 0 and below 1. Correct `betas`.");
   return kind.make(arena, o);
 }
+
+Clip Clip::parse(const std::string& text, const std::string& where) {
+  if (text == "none") return {};
+  const auto colon = text.find(':');
+  const std::string kind = text.substr(0, colon);
+  const float limit = colon == std::string::npos ? 0 : number_from<float>(text.substr(colon + 1)).value_or(0);
+  if ((kind != "norm" && kind != "value") || limit <= 0)
+    refuse("'" + text + "' is not a clipping rule", where, "give norm:X or value:X with X above 0, as norm:5, or none");
+  return {kind == "norm" ? Kind::norm : Kind::value, limit};
+}
+
+double gradient_sum_of_squares(const ParameterArena& arena) {
+  std::vector<Tensor> gradients;
+  for (const auto& p : arena.parameters()) gradients.push_back(p->grad());
+  return raw::sum_of_squares(gradients);
+}
+
+double clip_scale(double sum_of_squares, double limit) {
+  const double norm = std::sqrt(sum_of_squares);
+  const double scale = limit / (norm + 1e-6);
+  return scale >= 1 ? 1 : scale;
+}
+
+void clip_value(const Tensor& gradient, double limit) { raw::clamp(gradient, static_cast<float>(limit)); }
 
 }  // namespace laconic

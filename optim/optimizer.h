@@ -59,24 +59,24 @@ class Optimizer {
   /// m becomes what stands in the place of the gradient, and the value follows: this is an update of these rows.
   ///   updates_of_v : how many gradients v has seen, for its bias correction
   void take_moment(Parameter& parameter, Rows rows, double lr, std::int64_t updates_of_v);
-  /// v is not to change any more. Elements that no gradient has ever reached tell no size for a step, and rest from now
-  /// on: their v becomes infinite. Others get at least 1e-4 of the largest v of their parameter: what travels has one
-  /// size for all, and an element of which v says that its gradients are tiny would leap. Twice is as good as once.
+  /// Keeps v as it is from now on. An element that no gradient has ever reached has no size for a step and rests: its v
+  /// becomes infinite. Others get at least 1e-4 of the largest v of their parameter: what travels has one size for all,
+  /// and an element whose v says that its gradients are tiny would leap. A second call changes nothing.
   void freeze_second_moment();
-  /// v changes again. What rested has an m and a v of 0, as if it began: what travelled wrote into its m, too, and a
-  /// step by m without a v would be huge. Bias corrections know that v has missed so many updates until now.
+  /// Lets v change again. Elements that rested begin anew with an m and a v of 0: what travelled wrote into their m,
+  /// too, and a step by m without a v would be huge. Bias corrections know that v has missed `missed` updates.
   void thaw_second_moment(std::int64_t missed);
 
  protected:
   /// Some neighbouring elements of the arena.
   struct Part {
     double weight_decay;
-    std::int64_t offset;  ///< of the first one in the arena
+    std::int64_t offset;  ///< the first one's place in the arena
     Tensor value, gradient;
     Tensor of(const Tensor& state) const { return state.range(offset, value.elements()); }
   };
 
-  /// options : its name, as in --optimizer, is for errors, and its decay is that of parts
+  /// options : its name, as in --optimizer, is for errors, and its decay is for parts
   Optimizer(const ParameterArena& arena, const OptimizerOptions& options);
   /// t : the number of this update of the parameter, first 1
   virtual void apply(const Part& part, double lr, double gradient_scale, std::int64_t t) = 0;
@@ -94,34 +94,35 @@ class Optimizer {
   void require_mine(const Parameter& parameter) const;
   std::int64_t begin_update(const Parameter& parameter, std::int64_t rows);
   Part part_of(const Parameter& parameter, Rows rows) const;
+  Part part_at(std::int64_t offset, std::int64_t count, double weight_decay) const;
 
   const ParameterArena& arena_;
   const std::string name_;
   const Decay decay_;
   Tensor updates_;
   std::int64_t missed_ = 0;
-  std::vector<std::int64_t> rows_updated_;  // of the update that a parameter is in; 0 between updates
+  std::vector<std::int64_t> rows_updated_;  // rows of the update that a parameter is in; 0 between updates
 };
 
 /// What the command line says of an optimiser.
 struct OptimizerOptions {
   std::string name = "sgd";  ///< one of optimizers()
-  double momentum = 0;       ///< only where OptimizerKind::has_momentum, as dampening and nesterov
+  double momentum = 0;       ///< for kinds with has_momentum, as dampening and nesterov are
   double dampening = 0;
   bool nesterov = false;
-  double beta1 = 0.9, beta2 = 0.999;  ///< of adam and adamw: what a step leaves of the two moments
+  double beta1 = 0.9, beta2 = 0.999;  ///< shares of the two moments that a step of adam or adamw leaves
   Optimizer::Decay decay{};
 
-  int arenas() const;  ///< of state that it keeps
+  int arenas() const;  ///< arenas of state that it keeps
 };
 
-/// A kind of optimiser, as `optimizer` names it. Each stands in its own file.
+/// A kind of optimiser, as `optimizer` names it.
 struct OptimizerKind {
   std::string name;            ///< "sgd"
   bool has_momentum = false;   ///< `momentum`, `dampening` and `nesterov` have an effect
   bool has_betas = false;      ///< `betas` has
   int arenas = 0;              ///< copies of the parameters that its state takes; with momentum 0 it takes none
-  std::optional<double> lr{};  ///< to start from; nothing: the program's
+  std::optional<double> lr{};  ///< the rate to start from; nothing: the program's
   std::function<std::unique_ptr<Optimizer>(const ParameterArena& arena, const OptimizerOptions& options)> make;
 };
 /// The table of all kinds. Add your own before training begins.
@@ -131,5 +132,28 @@ const OptimizerKind& optimizer_kind(const std::string& name);
 
 /// throws UsageError: no such optimiser, a number out of range, an option that it does not have
 std::unique_ptr<Optimizer> make_optimizer(const ParameterArena& arena, const OptimizerOptions& options);
+
+/// Bounds on the gradient of a step, `--clip norm:X`, `value:X` or `none`.
+struct Clip {
+  enum class Kind { none, norm, value };
+  Kind kind = Kind::none;
+  double limit = 0;
+
+  /// "none", "norm:X", "value:X" with X > 0.   throws UsageError naming `where`
+  static Clip parse(const std::string& text, const std::string& where = "`clip`");
+};
+
+/// Sum over the parameters of their squared gradients, in double. Each parameter is added in chunks of fixed size, and
+/// the parameters in arena order: the same for any number of threads. Ranks that hold parts add theirs before
+/// clip_scale.
+double gradient_sum_of_squares(const ParameterArena& arena);
+
+/// What every gradient is to be multiplied by so that their common norm is at most `limit`: 1 if it is already, else
+/// limit / (norm + 1e-6), as PyTorch's clip_grad_norm_ does. NaN if the norm is: it must show, not vanish. Pass it to
+/// Optimizer::update as gradient_scale.
+double clip_scale(double sum_of_squares, double limit);
+
+/// Every element of the gradient to [-limit, limit]. NaN stays NaN.
+void clip_value(const Tensor& gradient, double limit);
 
 }  // namespace laconic

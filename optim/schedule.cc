@@ -11,7 +11,7 @@
 namespace laconic {
 namespace {
 
-constexpr double kMostWhole = 1e15;  // of epochs or iterations: an int64_t, and a double without a fraction
+constexpr double kMostWhole = 1e15;  // epochs or iterations: an int64_t, and a double without a fraction
 constexpr double kThreshold = 1e-4;  // PyTorch's default for plateau, relative
 
 std::vector<std::string> split(std::string_view text) {
@@ -71,7 +71,7 @@ std::vector<Schedule::Kind>& schedules() {
        true},
       {"cosine", "cosine[:LOW]", "cosine:0.1", 0, 1,
        [](const Moment& m) {
-         // A run that ends after so many updates is as far as it has made of them, whoever made them.
+         // A run that ends after a number of updates is as far as it has made of them, on whatever workers.
          const double warmup = m.horizon.ahead == 0 ? m.warmup : m.warmup * m.horizon.iterations;
          const double length = static_cast<double>(m.horizon.total_steps - m.horizon.ahead) - warmup;
          const double past = static_cast<double>(m.iteration - m.horizon.ahead) - warmup;

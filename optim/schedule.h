@@ -24,17 +24,17 @@ namespace laconic {
 ///                             PATIENCE epochs in a row (PyTorch's ReduceLROnPlateau)
 ///
 /// t counts from the start of the run, warm-up included, in epochs, or in iterations where a count has the suffix `it`:
-/// those of the number of workers that the run began with, so that a count means as many samples after a change of it.
-/// During the first W the factor is also multiplied by (iteration + 1) / (W in iterations): the last warm-up iteration
-/// is the first at the full rate. source: warm-up: Goyal et al. 2017, section 2.2; cosine: Loshchilov & Hutter 2017,
-/// eq. 5, without restarts.
+/// iterations of the number of workers that the run began with, so that a count means as many samples after a change of
+/// it. During the first W the factor is also multiplied by (iteration + 1) / (W in iterations): the last warm-up
+/// iteration is the first at the full rate. source: warm-up: Goyal et al. 2017, section 2.2; cosine: Loshchilov &
+/// Hutter 2017, eq. 5, without restarts.
 class Schedule {
  public:
   /// How long an epoch and the run are, in updates of the workers that there are.
   struct Horizon {
     std::int64_t steps_per_epoch = 1, total_steps = 1;
-    double iterations = 1;  ///< that an update counts for in `it`: 4 where one worker began, and four go on
-    /// Where the run ends after so many updates, the iteration less those that were made: 0 unless the number of
+    double iterations = 1;  ///< iterations that an update counts for: 4 where one worker began, and four go on
+    /// Where the run ends after a number of updates, the iteration less the updates made: 0 unless the number of
     /// workers has changed.
     std::int64_t ahead = 0;
   };
@@ -53,7 +53,7 @@ class Schedule {
     double warmup = 0;
     std::vector<double> counts{};  ///< EVERY; A, B, ..
     Number factor{};               ///< FACTOR or F
-    std::int64_t reductions = 0;   ///< of plateau so far
+    std::int64_t reductions = 0;   ///< reductions by plateau so far
   };
   /// One rule.
   struct Kind {
@@ -63,7 +63,7 @@ class Schedule {
     std::size_t least = 0, most = 0;  ///< numbers behind the name, the factor last
     std::function<double(const Moment&)> factor = [](const Moment&) { return 1.0; };
     bool per_iteration = false;  ///< the factor may have the suffix `it`
-    bool needs_metric = false;   ///< goes by the epochs' metric; its count, PATIENCE, is in epochs and may be 0
+    bool needs_metric = false;   ///< true: it goes by the epochs' metric; PATIENCE is in epochs and may be 0
   };
 
   Schedule() = default;  ///< const
@@ -87,7 +87,7 @@ class Schedule {
   /// throws DataError: missing, of another shape, or impossible numbers
   void load(const StateDict& state);
 
-  const std::string& text() const { return text_; }  ///< as parsed: for logs and manifests
+  const std::string& text() const { return text_; }  ///< the text as parsed, for logs and manifests
 
  private:
   std::string text_ = "const";

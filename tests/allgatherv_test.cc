@@ -42,7 +42,7 @@ TEST(Allgatherv, GivesEveryRankEveryPartAlsoEmptyOnesAndSendsWhatItsCostSays) {
       for (int round = 0; round < kRounds; ++round)
         for (int r = 0; r < N; ++r) total += static_cast<double>(part_of(r, round).size());
       std::atomic<std::uint64_t> messages{0}, bytes{0};
-      const Cost cost = algorithm.cost(N, total / N / kRounds);
+      const Cost cost = algorithm.cost(N, total / N / kRounds + kPartHeader);
       on_ranks(N, [&](Worker& w) {
         Gathered all;  // used again and again
         for (int round = 0; round < kRounds; ++round) {

@@ -3,7 +3,7 @@
 
 #include "compress/codecs.h"
 #include "compress/codecs/value_bits.h"
-#include "dist/method/allreduce/allreduce_sync.h"
+#include "dist/method/allreduce_sync.h"
 #include "tests/dense_training.h"
 #include "tests/error_of.h"
 #include "tests/on_ranks.h"

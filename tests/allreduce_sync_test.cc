@@ -1,4 +1,4 @@
-#include "dist/method/allreduce/allreduce_sync.h"
+#include "dist/method/allreduce_sync.h"
 
 #include <atomic>
 
@@ -7,7 +7,9 @@
 #include "tests/dense_training.h"
 #include "tests/on_ranks.h"
 #include "tests/pairwise.h"
+#include "tests/reference/hybrid_allreduce.h"
 #include "tests/test_devices.h"
+#include "tests/values_of.h"
 
 namespace laconic::dist {
 namespace {
@@ -198,10 +200,10 @@ TEST(AllreduceSync, TellsBeforehandWhatAStepWillSend) {
       EXPECT_NEAR(static_cast<double>(sent), N * bytes_of_step(plan, N).value(), blocks_of_a_leader) << allreduce;
       EXPECT_GE(N * bytes_of_step(plan, N).value(), (N - 1) * 4.0 * 12'000) << allreduce;
     }
-  Plan by_mpi = make_plan(arena.parameters(), plan_options("mpi", "none", 0), 2);
-  EXPECT_FALSE(bytes_of_step(by_mpi, 2).has_value());
-  by_mpi.buckets.front().allreduce = "ring";
-  EXPECT_FALSE(bytes_of_step(by_mpi, 2).has_value()) << "some of it";
+  Plan by_nccl = make_plan(arena.parameters(), plan_options("nccl", "none", 0), 2);
+  EXPECT_FALSE(bytes_of_step(by_nccl, 2).has_value());
+  by_nccl.buckets.front().allreduce = "ring";
+  EXPECT_FALSE(bytes_of_step(by_nccl, 2).has_value()) << "some of it";
 }
 
 TEST(AllreduceSync, AnExceptionOfTheWorkerLeavesNoOperationInFreedMemory) {
@@ -328,6 +330,53 @@ TEST_F(AllreduceSyncOnDevice, GivesTheBitsOfTheCpuWithEveryAlgorithmAndOverlap) 
         for (const auto& v : values) ASSERT_TRUE(same_bits(v, expected)) << device;
       }
     }
+}
+
+// Between 64 KiB and 4 MiB a layer's kind says which allreduce it takes, as in the paper.
+TEST(AllreduceSync, LayersTravelAndAreUpdatedAsInHybridArsReference) {
+  constexpr int N = 4;
+  const auto parameters = [] {
+    std::vector<std::shared_ptr<Parameter>> all{std::make_shared<Parameter>(Shape{64, 64, 3, 3}, Role::conv),
+                                                std::make_shared<Parameter>(Shape{48, 64, 3, 3}, Role::conv),
+                                                std::make_shared<Parameter>(Shape{190, 201}, Role::linear)};
+    for (std::size_t i = 0; i < all.size(); ++i) all[i]->info.name = concat("p", i);
+    return all;
+  };
+  std::vector<reference::HybridLayer> layers;
+  for (const auto& p : parameters()) {
+    layers.push_back({.convolution = p->info.role == Role::conv, .gradient = {}});
+    const auto n = static_cast<std::size_t>(p->value().elements());
+    for (int r = 0; r < N; ++r)
+      layers.back().gradient.push_back(values_of(r + 10 * static_cast<int>(layers.size()), n));
+  }
+  const std::vector<reference::HybridLayer> gradients = layers;
+  std::vector<std::pair<std::size_t, std::vector<float>>> updates;
+  reference::hybrid_step(layers, [&](std::size_t n, const std::vector<float>& sum) { updates.emplace_back(n, sum); });
+  on_ranks(N, [&](Worker& w) {
+    const std::vector<std::shared_ptr<Parameter>> model = parameters();
+    const ParameterArena arena(model);
+    std::vector<std::pair<std::size_t, std::vector<float>>> made;
+    const Update update = [&](Parameter& p, Rows, const StepContext&) {
+      made.emplace_back(p.info.name[1] - '0', p.grad().to_vector());
+    };
+    const Plan plan = make_plan(arena.parameters(), plan_options("hybrid", "none", 0), N);
+    AllreduceSync sync(arena, w.engine, plan, update, {.overlap = Overlap::forward});
+    sync.begin_step({});
+    for (const auto& p : arena.parameters()) {
+      const auto n = static_cast<std::size_t>(p->info.name[1] - '0');
+      const std::vector<float>& mine = gradients[n].gradient[static_cast<std::size_t>(w.rank)];
+      p->grad().copy_from(Tensor::of(p->info.shape, std::span<const float>(mine)));
+      sync.gradient_ready(*p, p->all_rows());
+    }
+    sync.end_step();
+    EXPECT_TRUE(made.empty()) << "an update waits for its layer's forward";
+    for (const auto& p : model) sync.before_forward(*p, p->all_rows());
+    ASSERT_EQ(made.size(), updates.size());
+    for (std::size_t n = 0; n < made.size(); ++n) {
+      EXPECT_EQ(made[n].first, updates[n].first);
+      EXPECT_TRUE(same_bits(made[n].second, updates[n].second)) << n;
+    }
+  });
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "data/augment.h"
+#include "data/image_dataset.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/ops/functions.h"
-#include "core/ops/join.h"
+#include "core/ops/images.h"
 #include "core/ops/linear.h"
 #include "core/ops/reduce.h"
 #include "core/ops/reshape.h"

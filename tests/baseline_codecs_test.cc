@@ -464,9 +464,9 @@ TEST(Fp16, TheProcessorsConversionIsOurs) {
   for (float& v : x)
     if (std::isfinite(v) && std::abs(v) >= 65520) v = 65519;  // would ask for an exponent
   const std::vector<std::uint16_t> with = halves(x);
-  cpu::allow_avx2(false);
+  cpu::avx2_allowed = false;
   const std::vector<std::uint16_t> without = halves(x);
-  cpu::allow_avx2(true);
+  cpu::avx2_allowed = true;
   EXPECT_EQ(with, without);
 }
 

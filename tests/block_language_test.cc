@@ -9,7 +9,7 @@
 #include "core/ops/losses.h"
 #include "core/state.h"
 #include "data/synthetic.h"
-#include "dist/trainer/block_language_modelling.h"
+#include "dist/trainer/language_modelling.h"
 #include "layers/models/gpt.h"
 #include "tests/program.h"
 #include "tests/training_log.h"

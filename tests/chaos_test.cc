@@ -1,4 +1,4 @@
-// laconic chaos: what it does to trainings, and that it notices one that does not go on as if nothing had happened.
+// chaos: what it does to trainings, and that it notices one that does not go on as if nothing had happened.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -16,7 +16,7 @@ json rows_of(const Result& r) { return json::parse(r.out, nullptr, false); }
 
 TEST(Chaos, AStruckTrainingGoesOnToTheSameWeights) {
   const Result r =
-      run("laconic chaos --faults 7 --json mnist --data synthetic:400,50 --workers 2 --threads 1 --batch 4 --steps 100 "
+      run("../tests/chaos --faults 7 --json mnist --data synthetic:400,50 --workers 2 --threads 1 --batch 4 --steps 100 "
           "--save-every 10it --eval-every 0");
   EXPECT_EQ(r.exit_code, 0) << r.err;
   const json rows = rows_of(r);
@@ -31,7 +31,7 @@ TEST(Chaos, AStruckTrainingGoesOnToTheSameWeights) {
 
 TEST(Chaos, ARankThatIsKilledOrStoppedBeginsAgainUnderLaunch) {
   const Result r =
-      run("laconic chaos --faults 2 --kinds kill,freeze --launch 2 --json mnist --data synthetic:400,50 --threads 1 "
+      run("../tests/chaos --faults 2 --kinds kill,freeze --launch 2 --json mnist --data synthetic:400,50 --threads 1 "
           "--batch 4 --save-every 10it --eval-every 0 --steps 600");
   EXPECT_EQ(r.exit_code, 0) << r.err;
   const json rows = rows_of(r);
@@ -51,7 +51,7 @@ Result chaos_of(const std::string& resumed, const std::string& options = "") {
                            "  [ \"$1\" = --resume ] && { "
                         << resumed << "; }\n  shift\ndone\nsleep 0.3\necho weights > $folder/weights.safetensors\n";
   ::chmod(script.c_str(), 0700);
-  return run("laconic chaos --faults 1 --kinds kill --json " + options + " " + script);
+  return run("../tests/chaos --faults 1 --kinds kill --json " + options + " " + script);
 }
 
 TEST(Chaos, OtherWeightsAreNoticed) {
@@ -74,18 +74,18 @@ TEST(Chaos, WhatHangsOrDoesNotGoOnIsNoticed) {
 
 TEST(Chaos, SaysInOneSentenceWhatItCannotDo) {
   const auto sentence = [](const std::string& words) {
-    const Result r = run("laconic chaos " + words);
+    const Result r = run("../tests/chaos " + words);
     EXPECT_EQ(r.exit_code, 2) << r.err;
     return r.err;
   };
-  EXPECT_TRUE(has(sentence("--faults 3"), "program is required (laconic chaos)"));
+  EXPECT_TRUE(has(sentence("--faults 3"), "program is required (chaos)"));
   EXPECT_TRUE(has(sentence("--kinds kil mnist"), "there is no fault 'kil' (--kinds): did you mean kill?"));
   EXPECT_TRUE(
       has(sentence("--kinds freeze mnist"), "freeze needs other processes that notice it (--kinds): add --launch"));
   EXPECT_TRUE(has(sentence("mnist --save x"), "chaos has --save of its own (--save): leave it out"));
   EXPECT_TRUE(has(sentence("--methods redsnc mnist"), "redsync"));
   EXPECT_TRUE(has(sentence("--faults 1 --methods strom mnist --data synthetic:20,10 --steps 3"), "(--threshold)"));
-  const Result bad = run("laconic chaos --faults 1 mnist --data nowhere --steps 3");
+  const Result bad = run("../tests/chaos --faults 1 mnist --data nowhere --steps 3");
   EXPECT_EQ(bad.exit_code, 1);
   EXPECT_TRUE(has(bad.err, "chaos: without a fault the training ends with exit code 1: ")) << bad.err;
 }

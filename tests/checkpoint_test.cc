@@ -403,6 +403,17 @@ TEST(Checkpoint, AnOlderOneWhoseMethodHasOtherLinesIsLoadedWithANote) {
   EXPECT_TRUE(has(said, "was written by an earlier version: its settings of --sync topk are not compared")) << said;
 }
 
+TEST(Checkpoint, ASettingThatHasGoneIsNotComparedIfItHadTheValueOfNow) {
+  const std::string now = "model=lenet\nmethod=topk density=0.1 warmup=none\nallow=sums, redsync density=0.1, rounds";
+  const auto then = [](const std::string& how) {
+    return "model=lenet\nmethod=topk density=0.1 warmup=none sparse-reduce=" + how +
+           "\nallow=sums, redsync density=0.1 sparse-reduce=allgather, rounds";
+  };
+  EXPECT_FALSE(other_training(then("allgather"), now));
+  EXPECT_TRUE(other_training(then("split"), now));
+  EXPECT_TRUE(other_training("method=topk density=0.2 warmup=none sparse-reduce=allgather", now));
+}
+
 // ------------------------------------------------------------------------------------------------------- ownership
 
 TEST(Checkpoint, AnotherTrainingsFolderIsRefusedWithoutOverwrite) {

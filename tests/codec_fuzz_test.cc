@@ -17,7 +17,6 @@
 
 #include "compress/codecs.h"
 #include "compress/inceptionn/inceptionn.h"
-#include "compress/inceptionn/lacc.h"
 #include "tests/each_isa.h"
 #include "tests/fuzz.h"
 #include "tests/fuzz/targets.h"
@@ -29,20 +28,19 @@ namespace {
 
 using Message = std::vector<std::byte>;
 
-/// Two that no codec's name stands for: a file of INCEPTIONN's, and one payload of it.
-constexpr const char *kFile = "file", *kPayload = "inceptionn:2^-10, one payload";
+/// One payload of INCEPTIONN's, which no codec's name stands for.
+constexpr const char* kPayload = "inceptionn:2^-10, one payload";
 
 struct Reader {
-  bool file = false;
   bool adds_alike = false;  ///< its sums are those of decode and an addition to the bit, also encoded again
   std::unique_ptr<const Codec> codec{};
 };
 
-/// By the name of its codec. Neither file nor codec: there is none, or not in this build.
+/// By the name of its codec. No codec: there is none, or not in this build.
 Reader reader_named(const std::string& name) {
-  Reader reader{.file = name == kFile, .adds_alike = name.starts_with("inceptionn")};
+  Reader reader{.adds_alike = name.starts_with("inceptionn")};
   if (name == kPayload) reader.codec = std::make_unique<Inceptionn>(InceptionnMode::bounded, -10);
-  if (reader.file || reader.codec) return reader;
+  if (reader.codec) return reader;
   try {
     reader.codec = make_codec(name);
   } catch (const UsageError&) {
@@ -93,27 +91,13 @@ Decoded values_of(const Codec& codec, const Message& message, std::size_t n) {
   return std::vector<float>(y.begin() + 1, y.end() - 1);
 }
 
-Decoded values_of_file(const Message& message) {
-  try {
-    const LaccHeader header = lacc_header(slice(std::as_const(message)), "file");
-    EXPECT_LE(header.count, 4 * message.size());
-    std::vector<float> y(header.count);
-    decode_lacc(slice(std::as_const(message)), slice(y), "file");
-    return y;
-  } catch (const DataError&) {
-    return std::nullopt;
-  }
-}
-
 /// Reads an input with all kernels, and everything that reads it another way. Whether it is a message.
 bool read(const Input& input) {
   const Reader reader = reader_named(input.reader);
-  if (!reader.file && !reader.codec) return false;
-  const auto decoded = [&] {
-    return reader.file ? values_of_file(input.message) : values_of(*reader.codec, input.message, input.values);
-  };
+  if (!reader.codec) return false;
+  const auto decoded = [&] { return values_of(*reader.codec, input.message, input.values); };
   const Decoded first = decoded();
-  if (reader.file || reader.adds_alike)
+  if (reader.adds_alike)
     with_each_isa([&](const char* isa) {
       const Decoded again = decoded();
       EXPECT_EQ(again.has_value(), first.has_value()) << isa;
@@ -121,7 +105,6 @@ bool read(const Input& input) {
         EXPECT_TRUE(same_bits(*first, *again)) << isa;
       }
     });
-  if (reader.file) return first.has_value();
 
   std::vector<float> own(input.values);
   for (std::size_t i = 0; i < own.size(); ++i) own[i] = 0.01f * static_cast<float>(i % 100);
@@ -176,7 +159,7 @@ TEST(DISABLED_CodecFuzz, WriteTheCorpus) {
   std::filesystem::create_directories(LACONIC_CORPUS "/codec");
   Random random(1, Purpose::test);
   // The examples of all codecs, and other bounds and widths.
-  std::vector<std::string> names{kFile,      kPayload,   "inceptionn-published:2^-8", "inceptionn:2^3", "trunc:22",
+  std::vector<std::string> names{kPayload,   "inceptionn-published:2^-8", "inceptionn:2^3", "trunc:22",
                                  "trunc:24", "qsgd:3:64"};
   for (const CodecKind& kind : codecs()) names.push_back(kind.example);
   for (const std::string& name : names)
@@ -189,12 +172,8 @@ TEST(DISABLED_CodecFuzz, WriteTheCorpus) {
       }
       Bytes message;
       const Reader reader = reader_named(name);
-      if (reader.file)
-        encode_lacc(Inceptionn(n % 2 ? InceptionnMode::bounded : InceptionnMode::published, -10), slice(x), message);
-      else if (reader.codec)
-        reader.codec->encode(slice(x), {.seed = 1}, message);
-      else
-        continue;
+      if (!reader.codec) continue;
+      reader.codec->encode(slice(x), {.seed = 1}, message);
       const char values[] = {static_cast<char>(n), static_cast<char>(n >> 8)};
       std::string file = name;
       std::replace_if(

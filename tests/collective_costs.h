@@ -19,11 +19,8 @@ inline Cost reduce_scatter_cost(int N, double bytes, const compress::Codec* code
 inline Cost ring_allgather_cost(int N, double bytes, const compress::Codec* codec = nullptr) {
   return cost_of_equals(N, N - 1, (N - 1) * wire_bytes(codec, bytes, N), 0);
 }
-inline Cost allgatherv_cost(int N, double mean_bytes) {
-  return cost_of_equals(N, lg_up(N), static_cast<double>(N) * (N - 1) * (mean_bytes + kPartHeader), 0);
-}
-inline Cost ring_allgatherv_cost(int N, double mean_bytes) {
-  return cost_of_equals(N, N - 1, allgatherv_cost(N, mean_bytes).all_bytes, 0);
+inline Cost ring_allgatherv_cost(int N, double bytes) {
+  return cost_of_equals(N, N - 1, allgatherv_cost(N, bytes).all_bytes, 0);
 }
 inline Cost alltoallv_cost(int N, double mean_bytes) {
   return cost_of_equals(N, N - 1, static_cast<double>(N) * (N - 1) * mean_bytes, 0);

@@ -1,6 +1,7 @@
 #include <cctype>
 #include <cmath>
 
+#include "compress/codecs.h"
 #include "dist/collective/allreduce.h"
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/hierarchical_allreduce.h"
@@ -9,7 +10,8 @@
 #include "dist/collective/tree_allreduce.h"
 #include "tests/collective_costs.h"
 #include "tests/on_ranks.h"
-#include "tests/plain_ring.h"
+#include "tests/reference/hybrid_allreduce.h"
+#include "tests/reference/inceptionn.h"
 #include "tests/values_of.h"
 
 namespace laconic::dist {
@@ -120,15 +122,46 @@ INSTANTIATE_TEST_SUITE_P(Collectives, EveryAllreduce, ::testing::ValuesIn(kAllre
   return name;
 });
 
-TEST(RingAllreduce, GivesTheBitsOfThePlainRing) {
+TEST(HybridAr, RingAndButterflyHaveTheBitsOfTheReference) {
   for (const int N : kRanks)
-    for (const std::size_t n : {std::size_t{0}, std::size_t{7}, std::size_t{1003}, std::size_t{300'001}})
+    for (const std::size_t n : {std::size_t{0}, std::size_t{7}, std::size_t{1003}, std::size_t{300'001}}) {
+      reference::Nodes ring;
+      for (int r = 0; r < N; ++r) ring.push_back(values_of(r, n));
+      reference::Nodes butterfly = ring;
+      const bool has_butterfly = (N & (N - 1)) == 0;  // the paper's; for other N ranks pair up first
+      reference::ring_allreduce(ring);
+      if (has_butterfly) reference::butterfly_allreduce(butterfly);
       on_ranks(N, [&](Worker& w) {
-        std::vector<float> x = values_of(w.rank, n), plain = x;
+        const auto r = static_cast<std::size_t>(w.rank);
+        std::vector<float> x = values_of(w.rank, n);
         w.engine.run("ring", [&](Communicator& comm) { return ring_allreduce(comm, slice(x)); });
-        w.engine.run("plain ring", [&](Communicator& comm) { return plain_ring(comm, slice(plain)); });
-        EXPECT_TRUE(same_bits(x, plain)) << "rank " << w.rank << " of " << N << ", " << n;
+        EXPECT_TRUE(same_bits(x, ring[r])) << "rank " << r << " of " << N << ", " << n;
+        if (!has_butterfly) return;
+        x = values_of(w.rank, n);
+        w.engine.run("butterfly", [&](Communicator& comm) { return butterfly_allreduce(comm, slice(x)); });
+        EXPECT_TRUE(same_bits(x, butterfly[r])) << "rank " << r << " of " << N << ", " << n;
       });
+    }
+}
+
+TEST(Inceptionn, ACodedRingHasTheBitsOfAlgorithm1) {
+  for (const int N : {1, 2, 3, 4, 7})
+    for (const int exponent : {-10, -6}) {
+      constexpr std::size_t n = 1003;
+      const auto codec = compress::make_codec(concat("inceptionn-published:2^", exponent));
+      std::vector<std::vector<float>> nodes;
+      for (int r = 0; r < N; ++r) nodes.push_back(values_of(r, n));
+      for (auto& x : nodes)
+        for (float& v : x) v *= 0x1p-4f;
+      const std::vector<std::vector<float>> gradients = nodes;
+      reference::exchange(nodes, 127 + exponent);
+      on_ranks(N, [&](Worker& w) {
+        std::vector<float> x = gradients[static_cast<std::size_t>(w.rank)];
+        w.engine.run("ring",
+                     [&](Communicator& comm) { return ring_allreduce(comm, slice(x), 1, {.codec = codec.get()}); });
+        EXPECT_TRUE(same_bits(x, nodes[static_cast<std::size_t>(w.rank)])) << w.rank << " of " << N;
+      });
+    }
 }
 
 TEST(HierarchicalAllreduce, LeaderTakesTheStepsOfHybridArsThirdEquation) {

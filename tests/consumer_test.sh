@@ -84,20 +84,20 @@ PKG_CONFIG_PATH=$pc meson setup out --buildtype=plain
 ninja -C out
 ./out/own check
 train="./out/own --data synthetic:400,50 --steps 20 --quiet --threads 1"
-$train --sync gossip --gossip-every 8 --workers 4 --link 100mbit,1ms --save all --log log.jsonl --trace trace.json
-$train --sync gossip --gossip-every 8 --workers 4 --save part --steps 13
-$train --sync gossip --gossip-every 8 --workers 4 --save part --resume
+$train --sync peaks --peaks-of 16 --workers 4 --ledger 2 --link 100mbit,1ms --save all --log log.jsonl --trace trace.json
+$train --sync peaks --peaks-of 16 --workers 4 --ledger 2 --save part --steps 13
+$train --sync peaks --peaks-of 16 --workers 4 --ledger 2 --save part --resume
 cmp all/weights.safetensors part/weights.safetensors
 $train --sync allreduce --codec int8 --workers 2
 $train --sync redsync --selector blocks --density 0.01 --index-coding delta --workers 2
-grep -q '"drift"' log.jsonl
-./out/own --help | grep -q -- '--gossip-every H'
+grep -q '"energy_held"' log.jsonl
+./out/own --help | grep -q -- '--peaks-of B'
 ./out/own --help | grep -q 'blocks'
-if $train --sync gossip --gossip-every 0 2>error; then exit 1; fi
-grep -q "'0' is not a whole number of at least 1 (--gossip-every): give one, as --gossip-every 4" error
-printf 'sync = "gossip"\ngossip-every = 4\n' >own.toml
+if $train --sync peaks --peaks-of 0 2>error; then exit 1; fi
+grep -q "'0' is not a whole number of at least 1 (--peaks-of): give one, as --peaks-of 4" error
+printf 'sync = "peaks"\npeaks-of = 4\n' >own.toml
 $train --workers 2 --config own.toml
 laconic=$(find "$work/root" -name laconic -type f -perm -u+x | head -n 1)
 "$laconic" compare ./out/own --data synthetic:400,50 --steps 8 --workers 2 --threads 1 --link 100mbit,1ms --quiet \
-  --vs "gossip: --sync gossip --gossip-every 2" --vs "int8: --codec int8" >table
-grep -q '^ *gossip ' table && grep -q '^ *int8 ' table
+  --vs "peaks: --sync peaks" --vs "int8: --codec int8" >table
+grep -q '^ *peaks ' table && grep -q '^ *int8 ' table

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/cuda/libraries.h"
+#include "core/parameter.h"
 #include "core/raw.h"
 #include "core/stream.h"
 #include "core/tensor.h"
@@ -252,7 +253,7 @@ TEST_F(CudaTest, ErrorsNameTheDeviceAndTheWayOut) {
   const Device missing{Device::Kind::cuda, 99};
   EXPECT_EQ(error_of<Error>([&] { Tensor::empty({1}, DType::f32, missing); }),
             concat("device cuda:99: there are only ", cuda_devices(),
-                   ", numbered from 0. Use --device cpu, or another index."));
+                   ", numbered from 0. Use `device` cpu, or another index."));
   const std::string full = error_of<Error>([] { Tensor::empty({std::int64_t{1} << 40}, DType::f32, kCuda); });
   EXPECT_NE(full.find("has no room for 4398046511104 bytes more"), std::string::npos) << full;
   EXPECT_EQ(Tensor::full({10}, 1, kCuda).to_vector(), std::vector<float>(10, 1.0f)) << "the device goes on";
@@ -263,6 +264,30 @@ TEST(CudaDevices, WithoutOneTheErrorSaysSo) {
   const std::string error = error_of<Error>([] { Tensor::empty({1}, DType::f32, kCuda); });
   EXPECT_NE(error.find("CUDA"), std::string::npos) << error;
 }
+
+#ifdef LACONIC_CUDA_EMULATED  // a GPU is not to be filled
+TEST_F(CudaTest, AnArenaWhoseGradientsFindNoRoomLeavesItsParameters) {
+  constexpr std::int64_t kElements = 4 << 20;  // 16 MiB
+  const auto trained = std::make_shared<Parameter>(Shape{kElements}, Role::linear);
+  const auto frozen = std::make_shared<Parameter>(Shape{3}, Role::linear);
+  raw::fill(trained->value(), 2.0f), frozen->freeze();
+  std::vector<Tensor> filling;
+  {
+    const Tensor for_the_values = Tensor::empty({5 << 20}, DType::f32, kCuda);  // 20 MiB
+    for (std::int64_t elements = std::int64_t{1} << 29; elements >= 1 << 18; elements /= 2) try {
+        for (;;) filling.push_back(Tensor::empty({elements}, DType::f32, kCuda));
+      } catch (const Error&) {  // no room for one more of this size
+      }
+  }
+  const auto make = [&] { ParameterArena arena({trained, frozen}, kCuda); };
+  const std::string full = error_of<Error>(make);
+  EXPECT_NE(full.find("has no room"), std::string::npos) << full;
+  frozen->freeze(false), frozen->freeze();
+  filling.clear();
+  EXPECT_NO_THROW(make()) << "they belong to no arena";
+  EXPECT_EQ(trained->value().to_vector(), std::vector<float>(kElements, 2.0f));
+}
+#endif
 
 #if defined(LACONIC_CUDA_EMULATED) && defined(__SANITIZE_ADDRESS__)
 TEST_F(CudaDeathTest, TheSanitizerSeesAKernelWriteTooFar) {

@@ -192,11 +192,6 @@ TEST_F(CudaTraining, GradientsStayOnTheDevice) {
   const Case cases[] = {
       {"allreduce", [](Recipe&) {}, kLoss, 1},
       {"redsync", [](Recipe& r) { r.choose("redsync", "1024", "0.02"); }, kSparse, 1},
-      {"redsync, split",
-       [](Recipe& r) {
-         r.choose("redsync", "1024", "0.02", {{"sparse-reduce", "split"}});
-       },
-       kSparse, 1},
       {"redsync, delta",
        [](Recipe& r) {
          r.choose("redsync", "1024", "0.02", {{"index-coding", "delta"}});

@@ -1,5 +1,5 @@
 // The cosine transform of blocks, against its definition in double.
-#include "compress/codecs/dct.h"
+#include "compress/dct.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,14 @@
 // DeMo against a slow one in double, and what it promises: what is not sent stays, the same bits, no damage.
-#include "dist/method/demo/demo.h"
-
 #include <cmath>
 #include <cstring>
 #include <numbers>
 
+#include "compress/codecs/dct_chunks.h"
 #include "core/base/parallel.h"
 #include "core/base/random.h"
+#include "dist/method/method.h"
+#include "dist/plan/choice.h"
+#include "tests/cuda_devices.h"
 #include "tests/dense_training.h"
 #include "tests/error_of.h"
 #include "tests/on_host.h"
@@ -104,7 +106,19 @@ float demo_gradient(int rank, std::int64_t step, std::size_t i) {
          std::sin(0.3f * static_cast<float>(i));
 }
 
-constexpr DemoRules kRules{.side = 8, .most = 5, .decay = 0.9, .sign = false};
+struct DemoRules {
+  int side = 8, most = 5;
+  double decay = 0.9;
+  bool sign = false;
+
+  std::unique_ptr<Method> method() const {
+    return dist::method("demo", {{"demo-chunk", std::to_string(side)},
+                                 {"demo-topk", std::to_string(most)},
+                                 {"demo-decay", concat(decay)},
+                                 {"demo-update", sign ? "sign" : "sum"}});
+  }
+};
+constexpr DemoRules kRules{};
 
 struct Trained {
   std::vector<float> values, momentum;
@@ -119,7 +133,9 @@ std::vector<Trained> train_demo(int N, int steps, DemoRules rules, Overlap overl
     const ParameterArena arena(demo_parameters(), device);
     const Plan plan = make_plan(arena.parameters(), {.bucket_bytes = bucket_bytes, .chunk_bytes = 0}, N);
     const TrainingFacts facts{.workers = N, .overlap = overlap};
-    Demo sync({.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = dense_training::sgd}, rules);
+    const auto half = rules.method()->worker(
+        {.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = dense_training::sgd});
+    Strategy& sync = *half;
     for (int step = 1; step <= steps; ++step) {
       sync.begin_step({.step = step, .lr = 0.1});
       whole_forward(sync, arena);
@@ -134,7 +150,9 @@ std::vector<Trained> train_demo(int N, int steps, DemoRules rules, Overlap overl
       sync.end_step();
     }
     sync.flush();
-    all[static_cast<std::size_t>(w.rank)] = {arena.values().to_vector(), sync.momentum().to_vector()};
+    RankState state;
+    sync.save(state);
+    all[static_cast<std::size_t>(w.rank)] = {arena.values().to_vector(), state.at("demo/momentum").to_vector()};
   });
   return all;
 }
@@ -220,6 +238,13 @@ TEST(Demo, OverlapThreadsAndBucketsChangeNoBit) {
          {train_demo(3, 4, rules, Overlap::none)[1], train_demo(3, 4, rules, Overlap::backward, 3)[2],
           train_demo(3, 4, rules, Overlap::forward, 2, 0, kTrap)[0]})
       ASSERT_TRUE(same_bits(t.values, first[0].values));
+    for (const Device device : with_cuda({})) {
+      const std::vector<Trained> there = train_demo(3, 4, rules, Overlap::forward, 1, 1 << 20, device);
+      for (std::size_t r = 0; r < there.size(); ++r) {
+        ASSERT_TRUE(same_bits(there[r].values, first[r].values));
+        ASSERT_TRUE(same_bits(there[r].momentum, first[r].momentum));
+      }
+    }
   }
 }
 
@@ -233,12 +258,12 @@ TEST(Demo, WhatIsNotSentStays) {
 }
 
 TEST(DemoChunks, HaveNearlyEqualSidesAndPlacesThatAscend) {
-  const Chunks chunks({130, 65}, 64, 32);
+  const compress::DctChunks chunks({130, 65}, 64, 32);
   EXPECT_EQ(chunks.kept(), 3u * 2 * 32);
   EXPECT_EQ(chunks.message_bytes(), 3u * 2 * 32 * 6);
-  EXPECT_EQ(Chunks({1000}, 64, 32).kept(), 16u * 32);
-  EXPECT_EQ(Chunks({10, 1}, 64, 32).kept(), 10u) << "no chunk sends more than it has";
-  const Chunks equal({1, 8}, 8, 3);
+  EXPECT_EQ(compress::DctChunks({1000}, 64, 32).kept(), 16u * 32);
+  EXPECT_EQ(compress::DctChunks({10, 1}, 64, 32).kept(), 10u) << "no chunk sends more than it has";
+  const compress::DctChunks equal({1, 8}, 8, 3);
   std::vector<float> m{1, 0, 0, 0, 0, 0, 0, 0};
   std::vector<std::byte> message(equal.message_bytes());
   equal.extract(m.data(), message.data());
@@ -253,7 +278,7 @@ TEST(DemoChunks, HaveNearlyEqualSidesAndPlacesThatAscend) {
 }
 
 TEST(DemoChunks, RefuseWhatIsNoMessage) {
-  const Chunks chunks({5, 7}, 64, 4);
+  const compress::DctChunks chunks({5, 7}, 64, 4);
   std::vector<std::byte> message(chunks.message_bytes());
   EXPECT_NO_THROW(chunks.check(slice(std::as_const(message))));
   message[2] = std::byte{35};  // the second place

@@ -1,4 +1,4 @@
-#include "core/cpu/direct_conv.h"
+#include "core/cpu/convolutions.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@ run is checked alike. Another tool must name each option in its --help, a script
 
 Not tried:
   READERS_OWN       options that need files, machines or devices of the reader's: --help must name them
-  values of tools   models, bench, inspect, codec, pack, simulate, calibrate, doctor, explain, plot,
-                    chaos and reproduce have no --dry-run
+  values of tools   models, bench, inspect, pack, simulate, calibrate, doctor, explain,
+                    report have no --dry-run
   `...` and `…`     commands that are cut short
   APP, [options]    what a command looks like, and not one
   bash SCRIPT       what those in docs/tables run is tried as if it stood in a document; with variables, its options' names
@@ -36,8 +36,8 @@ READERS_OWN = {'--init': True, '--predict': True, '--resume': False, '--device':
                '--tokens': True, '--export': True, '--trace': True, '--trace-steps': True, '--dump-gradients': True, '--log': True, '--config': True,
                '--new-head': False, '--eval-only': False}
 # Tools, and whether another word says which of them it is.
-TOOLS = {'compare': False, 'launch': False, 'models': False, 'pack': False, 'simulate': False, 'calibrate': False, 'doctor': False, 'explain': False, 'chaos': False, 'reproduce': False,
-         'report': False, 'bench': True, 'inspect': True, 'codec': True, 'plot': True}
+TOOLS = {'compare': False, 'launch': False, 'models': False, 'pack': False, 'simulate': False, 'calibrate': False, 'doctor': False, 'explain': False,
+         'report': False, 'bench': True, 'inspect': True}
 # How many words follow an option of launch.
 OF_LAUNCH = {'-n': 1, '-np': 1, '--workers': 1, '--hosts': 1, '--hostfile': 1, '--mca': 2, '--restarts': 1, '--min-workers': 1, '--dry-run': 0}
 SET_BY_SLURM = {'$SLURM_NTASKS': '8'}
@@ -208,9 +208,11 @@ def check(words, line):
             fail(line, f'{shlex.join(words)} --dry-run: {err}')
         for made in out.splitlines():
             check(shlex.split(made), line)
-    elif name == 'laconic' and len(words) > 1 and words[1] == 'chaos':  # its own options stand before the program's
+    elif name == 'chaos':  # its own options stand before the program's
         at = next(i for i, word in enumerate(words) if word in TRAINING)
-        check_options(words[:at], line)
+        for option in words[1:at]:
+            if option.startswith('--'):
+                check_named(option, [name], help_of([f'{apps}/../tests/chaos'], line), line)
         check(words[at:], line)
     elif name == 'laconic' and len(words) > 1 and words[1] in TOOLS:
         check_options(words, line)
@@ -238,7 +240,16 @@ def main():
 
 
 def commands_of(script):
-    """What a script runs: it is run with a python3 that only says so. If it takes arguments, its lines are taken."""
+    """What a script runs: it is run with a python3 that only says so. If it takes arguments, its lines are taken, but for
+    papers.sh, which hands --dry-run on."""
+    if script.name == 'papers.sh':
+        all_of_it = ''
+        for scale in 'small', 'full':
+            code, out, err = output_of(['env', f'LACONIC={apps}/laconic', 'bash', str(script), 'all', scale, '--dry-run'])
+            if code:
+                fail(str(script), err)
+            all_of_it += out
+        return [line for line in all_of_it.splitlines() if line.startswith('/')]
     if '${1' in script.read_text():
         return [command for line in re.sub(r'\\\n\s*', ' ', script.read_text()).splitlines()
                 for command in commands_in(line)]
@@ -256,7 +267,7 @@ def known(words):
     if any(re.fullmatch(r'\[.*|.*\]|APP|\|', w) for w in words) or words[-1].endswith('|'):
         return False
     name = name_of(words[0])
-    return name in TRAINING or name in ('netns.sh', 'python3') or (name in ('lab', 'lab-solved') and len(words) > 1) or (
+    return name in TRAINING or name in ('netns.sh', 'python3', 'chaos') or (name in ('lab', 'lab-solved') and len(words) > 1) or (
         name == 'laconic' and len(words) > 2 and words[1] in TOOLS and (words[1] != 'compare' or words[2] in TRAINING))
 
 if __name__ == '__main__':

@@ -7,12 +7,12 @@ namespace laconic::compress {
 template <class F>
 void with_each_isa(F f) {
   struct Restore {
-    ~Restore() { cpu::allow_avx512(true), cpu::allow_avx2(true); }
+    ~Restore() { cpu::avx512_allowed = true, cpu::avx2_allowed = true; }
   } restore;
   if (cpu::use_avx512()) f("AVX-512");
-  cpu::allow_avx512(false);
+  cpu::avx512_allowed = false;
   if (cpu::use_avx2()) f("AVX2");
-  cpu::allow_avx2(false);
+  cpu::avx2_allowed = false;
   f("portable");
 }
 

@@ -1,13 +1,15 @@
 // EF21 with momentum against its algorithm, bit by bit, and what it promises: the same bits, the mean of all estimates,
 // bytes, and no damage.
-#include "dist/method/ef21/ef21.h"
-
 #include <cmath>
 #include <numeric>
 
 #include "core/base/parallel.h"
 #include "core/base/random.h"
+#include "dist/collective/allgatherv.h"
 #include "dist/collective/meeting.h"
+#include "dist/method/method.h"
+#include "dist/plan/choice.h"
+#include "tests/cuda_devices.h"
 #include "tests/dense_training.h"
 #include "tests/error_of.h"
 #include "tests/on_host.h"
@@ -26,6 +28,16 @@ float coarse_gradient(int rank, int step, std::size_t i, float x) {
 void eighth_of_mean(Parameter& p, Rows rows, const StepContext& context) {
   dense_training::sgd_by(p, rows, 0.125f * static_cast<float>(context.gradient_scale));
 }
+
+struct Ef21Rules {
+  double density = 1e-3;
+  std::string selector = "exact";
+  double eta = 0.1;
+
+  std::unique_ptr<Method> method() const {
+    return dist::method("ef21", {{"density", concat(density)}, {"selector", selector}, {"ef21-eta", concat(eta)}});
+  }
+};
 
 struct FeedbackCase {
   Ef21Rules rules{.density = 0.05, .eta = 0.5};
@@ -57,7 +69,9 @@ std::vector<FeedbackResult> train_with_feedback(int N, int steps, const Feedback
     fill_zero(arena);
     const Plan plan = plan_of(c, arena, N);
     const TrainingFacts facts{.workers = N, .mean = c.mean, .overlap = c.overlap, .seed = 3};
-    Ef21 sync({.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = eighth_of_mean}, c.rules);
+    const auto half = c.rules.method()->worker(
+        {.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = eighth_of_mean});
+    Strategy& sync = *half;
     for (int step = 1; step <= steps; ++step) {
       sync.begin_step({.step = step, .lr = 1});
       whole_forward(sync, arena);
@@ -72,8 +86,10 @@ std::vector<FeedbackResult> train_with_feedback(int N, int steps, const Feedback
       sync.end_step();
     }
     sync.flush();
-    all[static_cast<std::size_t>(w.rank)] = {arena.values().to_vector(), sync.estimate().to_vector(),
-                                             sync.joint().to_vector()};
+    RankState state;
+    sync.save(state);
+    all[static_cast<std::size_t>(w.rank)] = {arena.values().to_vector(), state.at("ef21/h").to_vector(),
+                                             state.at("ef21/g").to_vector()};
   });
   return all;
 }
@@ -168,6 +184,12 @@ TEST(Ef21, HoldsTheMeanOfAllEstimatesByEverySelector) {
     const auto second = train_with_feedback(3, 6, other);
     ASSERT_TRUE(same_bits(second[1].values, first[0].values));
     ASSERT_TRUE(same_bits(second[2].estimate, first[2].estimate));
+    for (const Device device : with_cuda({})) {
+      c.device = device;
+      const auto there = train_with_feedback(3, 6, c);
+      ASSERT_TRUE(same_bits(there[1].values, first[1].values));
+      ASSERT_TRUE(same_bits(there[2].estimate, first[2].estimate));
+    }
   }
 }
 
@@ -180,9 +202,9 @@ TEST(Ef21, ThatSendsAllIsDenseTraining) {
         const ParameterArena arena(dense_training::some_parameters());
         const Plan plan = make_plan(arena.parameters(), {.chunk_bytes = 7000}, N);
         const TrainingFacts facts{.workers = N, .mean = mean};
-        Ef21 sync({.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = dense_training::sgd},
-                  {.density = 1, .eta = 1});
-        dense_training::train(sync, arena, w.rank, 1, 4);
+        const auto sync = Ef21Rules{.density = 1, .eta = 1}.method()->worker(
+            {.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = dense_training::sgd});
+        dense_training::train(*sync, arena, w.rank, 1, 4);
         const std::vector<float> values = arena.values().to_vector();
         for (const auto& p : arena.parameters())
           for (auto i = static_cast<std::size_t>(p->info.offset), end = i + static_cast<std::size_t>(p->info.elements);
@@ -239,8 +261,9 @@ TEST(Ef21, NamesWhatHasNoNumber) {
           const ParameterArena arena(dense_training::some_parameters());
           const Plan plan = make_plan(arena.parameters(), {}, 2);
           const TrainingFacts facts{.workers = 2};
-          Ef21 sync({.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = dense_training::sgd},
-                    {});
+          const auto half = Ef21Rules{}.method()->worker(
+              {.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = dense_training::sgd});
+          Strategy& sync = *half;
           for (int step = 1; step < 3; ++step) {
             sync.begin_step({.step = step, .lr = 1});
             whole_forward(sync, arena);
@@ -265,8 +288,9 @@ TEST(Ef21, NamesWhoSentAMessageThatIsNone) {
             const Plan plan = make_plan(arena.parameters(), {.bucket_bytes = 1 << 20, .chunk_bytes = 0}, 2);
             ASSERT_EQ(plan.buckets.size(), 1u);
             const TrainingFacts facts{.workers = 2, .overlap = Overlap::none};
-            Ef21 sync({.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = dense_training::sgd},
-                      {.density = 0.1});
+            const auto half = Ef21Rules{.density = 0.1}.method()->worker(
+                {.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = dense_training::sgd});
+            Strategy& sync = *half;
             one_step(sync, arena, w.rank, 1);
             if (w.rank == 0) return one_step(sync, arena, w.rank, 2);
             std::vector<std::byte> garbage(length, std::byte{0xEE});
@@ -287,7 +311,9 @@ TEST(Ef21, RefusesTheStateOfAnotherModel) {
     const ParameterArena arena(dense_training::some_parameters());
     const Plan plan = make_plan(arena.parameters(), {}, 1);
     const TrainingFacts facts{};
-    Ef21 sync({.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = dense_training::sgd}, {});
+    const auto half = Ef21Rules{}.method()->worker(
+        {.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = dense_training::sgd});
+    Strategy& sync = *half;
     RankState state;
     sync.save(state);
     EXPECT_NO_THROW(sync.load(state));

@@ -434,7 +434,6 @@ TEST(EndToEnd, APlanThatADryRunWroteIsUsed) {
   EXPECT_NE(by_file, weights("", "/c"));
   std::ofstream(dir.path() + "/plan.json") << plan.substr(0, plan.size() / 2);
   expect_sentence(run(common + " --plan " + dir.path() + "/plan.json"), 1, {"plan.json", "not readable"});
-  expect_sentence(run(common + " --allreduce mpi"), 2, {"--allreduce", "laconic launch"});
 }
 
 TEST(EndToEnd, ParameterServersGiveTheSameBitsOverThreadsAndProcesses) {
@@ -501,20 +500,6 @@ TEST(EndToEnd, RoundsGiveTheSameBitsOverThreadsAndProcesses) {
       EXPECT_EQ(weights("laconic launch -n 3 mnist", "mpi"), threads) << outer;
     }
   }
-}
-
-TEST(EndToEnd, MpisOwnAllreduceTrainsToo) {
-  if (!mpirun_is_there()) GTEST_SKIP() << "no mpirun";
-  const std::string command =
-      "laconic launch -n 3 mnist --data synthetic:40,10 --batch 4 --steps 3 --allreduce mpi --fusion none --audit "
-      "--json ";
-  const Result r = run(command + "--quiet");
-  EXPECT_EQ(r.exit_code, 0) << r.err;
-  EXPECT_TRUE(has(r.out, "allreduce, mpi")) << r.out;
-  const Json result = Json::parse(lines_of(r.out).back());
-  EXPECT_TRUE(result.at("bytes_sent_total").is_null()) << "MPI does not say what it sent: " << r.out;
-  const Result dry = run(command + "--dry-run");
-  EXPECT_TRUE(has(dry.out, "bytes sent per worker and step: not counted, MPI's own allreduce moves them\n")) << dry.out;
 }
 
 TEST(EndToEnd, TheTraceHasARowForEachRankAndThread) {
@@ -800,19 +785,17 @@ TEST(HowTrainingsEnd, OneThatWasStoppedForLongerThanTheTimeoutGoesOn) {
   EXPECT_EQ(r.exit_code, 128 + SIGINT) << r.err;
 }
 
-TEST(HowTrainingsEnd, AStoppedProcessIsLostToMpisOwnAllreduceToo) {
+TEST(HowTrainingsEnd, AStoppedProcessIsLost) {
   NEEDS_MPIRUN();
-  for (const std::string allreduce : {"ring", "mpi"}) {
-    const TempFolder saved;
-    Launched launched(" --quiet --timeout 8 --allreduce " + allreduce + " --save " + saved.path());
-    ::kill(launched.ranks()[2], SIGSTOP);
-    const Result r = launched.program().wait();
-    expect_sentence(r, 3, {"saw nothing move for 8 s", "no sign of life from rank 2"});
-    launched.expect_nothing_left();
-    const Result told = run("laconic inspect flight --events 5 " + saved.path());
-    EXPECT_EQ(told.exit_code, 0) << told.err;
-    EXPECT_TRUE(has(told.out, "\nRank 2 keeps the others waiting: step ")) << told.out;
-  }
+  const TempFolder saved;
+  Launched launched(" --quiet --timeout 8 --save " + saved.path());
+  ::kill(launched.ranks()[2], SIGSTOP);
+  const Result r = launched.program().wait();
+  expect_sentence(r, 3, {"saw nothing move for 8 s", "no sign of life from rank 2"});
+  launched.expect_nothing_left();
+  const Result told = run("laconic inspect flight --events 5 " + saved.path());
+  EXPECT_EQ(told.exit_code, 0) << told.err;
+  EXPECT_TRUE(has(told.out, "\nRank 2 keeps the others waiting: step ")) << told.out;
 }
 
 TEST(HowTrainingsEnd, AProcessThatStopsBeforeItIsConnectedIsNamedOnce) {

@@ -274,7 +274,7 @@ TEST(Engine, SaysAfterTheTimeOutWhatEveryRankWaitsForAndWhoIsMissing) {
   EXPECT_TRUE(sentence.find("engine: rank 0 of 3") == 0 || sentence.find("engine: rank 2 of 3") == 0) << sentence;
   EXPECT_NE(sentence.find("allreduce conv1.weight waits for rank"), std::string::npos) << sentence;
   EXPECT_NE(sentence.find(". Rank 1 computes; its last operation, "), std::string::npos) << sentence;
-  EXPECT_NE(sentence.find("--timeout"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("`timeout`"), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("\n  rank 0: allreduce conv1.weight waits for rank 2 (up to"), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("\n  rank 1: computes"), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("\n  rank 2: allreduce conv1.weight waits for rank 1 (up to"), std::string::npos) << sentence;

@@ -9,21 +9,16 @@
 
 #include "core/function.h"
 #include "core/ops/attention.h"
-#include "core/ops/batch_norm.h"
+#include "core/ops/normalize.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/dropout.h"
-#include "core/ops/embedding.h"
+#include "core/ops/reshape.h"
 #include "core/ops/functions.h"
-#include "core/ops/join.h"
+#include "core/ops/images.h"
 #include "core/ops/linear.h"
-#include "core/ops/local_response_norm.h"
 #include "core/ops/losses.h"
-#include "core/ops/matmul.h"
-#include "core/ops/normalize.h"
-#include "core/ops/pool.h"
 #include "core/ops/recurrent.h"
 #include "core/ops/reduce.h"
-#include "core/ops/reshape.h"
 #include "core/base/random.h"
 #include "core/raw.h"
 #include "tests/on_both.h"
@@ -39,7 +34,7 @@ Tensor spaced_tensor(const Shape& shape, std::uint64_t seed) {
   std::vector<float> v(static_cast<std::size_t>(shape.elements()));
   for (std::size_t i = 0; i < v.size(); ++i)
     v[i] = 0.05f * static_cast<float>(i) - 0.025f * static_cast<float>(v.size()) + 0.02f;
-  for (std::size_t i = v.size(); i > 1; --i) std::swap(v[i - 1], v[random.below(static_cast<std::uint32_t>(i))]);
+  random.shuffle(v);
   return Tensor::of(shape, v);
 }
 

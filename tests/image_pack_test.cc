@@ -1,4 +1,5 @@
 #include "data/image_pack.h"
+#include "data/photo_transform.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // Folders and lists of photographs, and what happens where a file is bad.
 #include "data/image_source.h"
+#include "data/photo_transform.h"
 
 #include <gtest/gtest.h>
 

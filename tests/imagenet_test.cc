@@ -461,15 +461,6 @@ TEST(Imagenet, ScalesTheLearningRateToTheGlobalBatch) {
   expect_photo_sentence(run(on + "--lr-per-256 0.2 " + resumed + "2"), 1, {"lr=0.1 per 256 samples"});
 }
 
-TEST(Imagenet, ThePipelineIsMeasuredByDecoder) {
-  const Result r = run("laconic bench pipeline synthetic:20,10 --images 12 --size 16 --rounds 1 --threads 2 --json");
-  ASSERT_EQ(r.exit_code, 0) << r.err;
-  const Json measured = last_line(r.out);
-  EXPECT_EQ(measured["images"], 12);
-  EXPECT_EQ(measured["results"].size(), has_libjpeg() ? 2u : 1u);
-  for (const Json& result : measured["results"]) EXPECT_GT(result["images_per_s_per_core"].get<double>(), 0);
-}
-
 TEST(Imagenet, WrongOptionsAreSaidInOneSentence) {
   const TempFolder dir;
   expect_photo_sentence(run("imagenet --data " + (dir / "none")), 1, {"none is no file or folder (--data)"});

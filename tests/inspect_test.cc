@@ -1,4 +1,4 @@
-// laconic inspect, codec, and benchmarks of compression as a user runs them.
+// laconic inspect, and benchmarks of compression as a user runs them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -91,7 +91,7 @@ TEST(InspectSelect, SaysWhatIsWrongInOneSentence) {
     EXPECT_EQ(r.err.rfind("laconic: error: ", 0), 0u) << r.err;
     EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
   };
-  fails("everything", 2, "There are select, codec, checkpoint, flight, trace");
+  fails("everything", 2, "There are select, codec, checkpoint, flight");
   fails("select", 2, "file is required");
   fails("select --method serch " + file, 2, "did you mean search?");
   fails("select --method adacomp " + file, 2, "last gradient");
@@ -134,205 +134,46 @@ TEST(BenchSelect, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(run("laconic bench select --part all").exit_code, 2);
   for (const char* option : {"--data normal", "--no-baselines", "--link 1gbit,0s", "--workers 2"})
     EXPECT_EQ(run(std::string("laconic bench select --part coding ") + option).exit_code, 2) << option;
-  EXPECT_EQ(run("laconic bench link --link 1gbit,0s --size 1 --workers 2").exit_code, 2);
 }
 
-// ------------------------------------------------------------------------------------------------------ inspect trace
+// ------------------------------------------------------------------------------------------------------------- traces
 
-/// A rank: three steps of 10, 20 and 30 `unit`s; an update inside of each forward; an evaluation behind the second;
-/// messages that overlap one another and the computing.
-void add_rank(nlohmann::json& events, int rank, double unit_ms) {
-  const auto line = [&](int tid, const char* name) {
-    events.push_back({{"ph", "M"}, {"name", "thread_name"}, {"pid", rank}, {"tid", tid}, {"args", {{"name", name}}}});
-  };
-  const auto span = [&](int tid, const char* name, const char* category, double begin, double end) {
-    events.push_back({{"ph", "X"},
-                      {"name", name},
-                      {"cat", category},
-                      {"pid", rank},
-                      {"tid", tid},
-                      {"ts", 1e3 * unit_ms * begin},
-                      {"dur", 1e3 * unit_ms * (end - begin)}});
-  };
-  line(1, "compute"), line(2, "messages"), line(3, "messages");
-  double at = 100;
-  for (const double length : {10.0, 20.0, 30.0}) {
-    span(1, "fc1.weight", "update", at + 1, at + 2);
-    span(1, "fc1", "forward", at, at + 4);
-    span(1, "fc1", "backward", at + 4, at + 7);
-    span(2, "fc1.weight", "message", at + 5, at + 7);
-    span(3, "fc1.bias", "message", at + 6, at + 8.5);
-    if (length == 20) {
-      span(1, "evaluation", "evaluation", at + 20, at + 70);
-      span(1, "fc1", "forward", at + 30, at + 40);
-      at += 50;
-    }
-    at += length;
-  }
-  span(1, "flush", "wait", at - 1, at);
-}
-
-std::string small_trace(int ranks = 1, double unit_ms = 1) {
-  auto events = nlohmann::json::array();
-  for (int rank = 0; rank < ranks; ++rank) add_rank(events, rank, unit_ms);
-  return nlohmann::json{{"traceEvents", events}}.dump();
-}
-
-TEST(InspectTrace, CountsWhatRunsInsideOnceAndLeavesEvaluationOut) {
-  const auto ranks = summarize_trace(parse_trace(small_trace()));
-  ASSERT_EQ(ranks.size(), 1u);
-  const TraceSummary& r = ranks[0];
-  EXPECT_EQ(r.steps, 3u);
-  EXPECT_NEAR(r.step_ms, 20, 1e-6);
-  EXPECT_NEAR(r.ms.at("forward"), 3, 1e-6);
-  EXPECT_NEAR(r.ms.at("update"), 1, 1e-6);
-  EXPECT_NEAR(r.ms.at("backward"), 3, 1e-6);
-  EXPECT_NEAR(r.ms.at("wait"), 0, 1e-6);  // in one step of three
-  EXPECT_NEAR(r.ms.at("other"), 13, 1e-6);
-  EXPECT_NEAR(r.messages_ms, 3.5, 1e-6);
-  EXPECT_FALSE(r.ms.contains("evaluation"));
-}
-
-TEST(InspectTrace, FitsAHundredColumns) {
+TEST(TraceFile, HasWhatATrainingRan) {
   const TempFolder dir;
-  const std::string folder = dir / ("a-long-name-" + std::string(120, 'x')), file = folder + "/ä.json";
-  std::filesystem::create_directory(folder);
-  for (const int ranks : {1, 6, 7}) {
-    std::ofstream(file) << small_trace(ranks, 12345);
-    const Result r = run("laconic inspect trace " + file);
-    ASSERT_EQ(r.exit_code, 0) << r.err;
-    EXPECT_TRUE(has(r.out, "x/ä.json: ms a step, the median over 3 steps\n")) << r.out;
-    std::istringstream lines(r.out);
-    for (std::string line; std::getline(lines, line);)
-      EXPECT_LE(std::ranges::count_if(line, [](char c) { return (c & 0xC0) != 0x80; }), 100) << line;
-  }
-}
-
-TEST(InspectTrace, ReadsWhatATrainingWrote) {
-  const TempFolder dir;
-  const std::string file = dir.path() + "/trace.json";
-  const Result training = run("mnist --model lenet --data synthetic:64,16 --batch 4 --steps 4 --workers 2 --sync redsync --quiet --trace " + file);
+  const std::string file = dir.path() + "/trace.json", train = "mnist --model lenet --data synthetic:64,16 --batch 4 --workers 2";
+  const Result training = run(train + " --steps 4 --sync redsync --quiet --trace " + file);
   ASSERT_EQ(training.exit_code, 0) << training.err;
-  const Result r = run("laconic inspect trace --json " + file);
-  ASSERT_EQ(r.exit_code, 0) << r.err;
-  const auto ranks = nlohmann::json::parse(r.out)["ranks"];
-  ASSERT_EQ(ranks.size(), 2u);
-  for (const auto& rank : ranks) {
-    EXPECT_EQ(rank["steps"], 4);
+  const TraceFile trace = read_trace(file);
+  ASSERT_EQ(trace.ranks.size(), 2u);
+  for (const int rank : {0, 1}) {
+    const TraceFile::Line* const computing = trace.computing(rank);
+    ASSERT_NE(computing, nullptr);
+    EXPECT_EQ(step_starts(*computing).size(), 4u);
     for (const char* category : {"forward", "backward", "gather", "select", "pack", "update"})
-      EXPECT_GT(rank["ms"][category], 0) << category;
+      EXPECT_TRUE(std::ranges::any_of(computing->spans, [&](const auto& s) { return s.category == category; }))
+          << category;
   }
-  EXPECT_NE(run("laconic inspect trace --markdown " + file).out.find("| ms | rank 0 | rank 1 |"), std::string::npos);
-
-  const std::string picture = dir.path() + "/trace.svg";
-  const Result drawn = run("laconic plot trace --steps 1:3 two=" + file + " " + file + " -o " + picture);
-  ASSERT_EQ(drawn.exit_code, 0) << drawn.err;
-  const std::string svg = file_text(picture);
-  for (const char* part : {"<svg", "two: ", "rank 0 computes", "rank 1 sends", "waiting for", "#2e7d32", "</svg>"})
-    EXPECT_NE(svg.find(part), std::string::npos) << part;
-  EXPECT_TRUE(
-      has(run("mnist --model lenet --data synthetic:64,16 --batch 4 --steps 6 --workers 2 --trace-steps 3:4 --trace " +
-              file)
-              .out,
-          "trace: " + file + " ("));
-  EXPECT_EQ(nlohmann::json::parse(run("laconic inspect trace --json " + file).out)["ranks"][1]["steps"], 3);
+  EXPECT_TRUE(has(run(train + " --steps 6 --trace-steps 3:4 --trace " + file).out, "trace: " + file + " ("));
+  EXPECT_EQ(step_starts(*read_trace(file).computing(1)).size(), 3u);
   EXPECT_EQ(run("mnist --trace-steps 3:4").exit_code, 2);
   EXPECT_EQ(run("mnist --trace-steps 4:3 --trace " + file).exit_code, 2);
-  EXPECT_EQ(run("laconic plot trace --steps 4:5 -o " + picture + " " + file).exit_code, 2);
-  EXPECT_EQ(run("laconic plot trace --ranks 0,2 -o " + picture + " " + file).exit_code, 2);
 }
 
-TEST(InspectTrace, SaysWhatIsNoTrace) {
+TEST(TraceFile, SaysWhatIsNoTrace) {
   const TempFolder dir;
-  const auto fails = [&](const std::string& text, const std::string& part) {
+  for (const char* text : {"", R"({"traceEvents": [{"ph": "X", "pid")", R"({"traceEvents": [{"ph": "X", "pid": "a"}]})"}) {
     const std::string file = dir.path() + "/trace.json";
     std::ofstream(file) << text;
-    const Result r = run("laconic inspect trace " + file);
-    EXPECT_EQ(r.exit_code, 1) << r.err;
-    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
-  };
-  fails("", "this is no trace");
-  fails(small_trace().substr(0, 200), "this is no trace");
-  fails(R"({"traceEvents": [{"ph": "X", "pid": "a"}]})", "this is no trace");
-  fails(R"({"traceEvents": []})", "no rank has computed");
-  EXPECT_EQ(run("laconic inspect trace " + dir.path() + "/none").exit_code, 1);
-  EXPECT_EQ(run("laconic inspect trace").exit_code, 2);
-}
-
-// -------------------------------------------------------------------------------------------- codec and inspect codec
-
-TEST(CodecTool, WritesWhatItReadsBackWithinTheBound) {
-  const TempFolder dir;
-  std::vector<float> x;
-  for (int i = 0; i < 1003; ++i)
-    x.push_back(std::sin(static_cast<float>(i)) * std::exp2(static_cast<float>(-(i % 15))));
-  const std::string file = raw_file(dir, x), lacc = dir.path() + "/x.lacc", back = dir.path() + "/y.f32";
-  for (const bool bounded : {true, false}) {
-    const std::string mode = bounded ? "bounded" : "published";
-    const Result encoded = run("laconic codec encode --mode " + mode + " --bound-exp -8 " + file + " " + lacc);
-    ASSERT_EQ(encoded.exit_code, 0) << encoded.err;
-    const std::string bytes = file_text(lacc);
-    EXPECT_EQ(bytes.substr(0, 16), std::string("LACC\x01") + (bounded ? '\x01' : '\0') +
-                                       std::string("\xF8\xFF\xEB\x03\0\0\0\0\0\0", 10));
-    const Result decoded = run("laconic codec decode " + lacc + " " + back);
-    ASSERT_EQ(decoded.exit_code, 0) << decoded.err;
-    EXPECT_NE(decoded.out.find("1003 values, " + mode + " with a bound of 2^-8"), std::string::npos) << decoded.out;
-    const std::string y = file_text(back);
-    ASSERT_EQ(y.size(), 4 * x.size());
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      float v;
-      std::memcpy(&v, y.data() + 4 * i, sizeof v);
-      const auto m = bounded ? compress::InceptionnMode::bounded : compress::InceptionnMode::published;
-      ASSERT_EQ(v, compress::decompress_value(m, -8, compress::compress_value(m, -8, x[i])));
+    try {
+      read_trace(file);
+      ADD_FAILURE() << text;
+    } catch (const DataError& e) {
+      EXPECT_TRUE(has(e.what(), file + ": this is no trace")) << e.what();
     }
   }
 }
 
-TEST(CodecTool, SaysWhetherTheFileBecameSmallerOrLarger) {
-  const TempFolder dir;
-  const auto said = [&](float value, std::size_t count) {
-    return run("laconic codec encode " + raw_file(dir, std::vector<float>(count, value)) + " " + dir.path() + "/x").out;
-  };
-  EXPECT_NE(said(0, 1600).find(" times smaller\n"), std::string::npos);
-  EXPECT_NE(said(2, 8).find("8 values in 50 bytes, 1.56 times larger\n"), std::string::npos) << said(2, 8);
-}
-
-TEST(CodecTool, SaysWhatIsWrongWithAFileOrAnOption) {
-  const TempFolder dir;
-  const std::string file = raw_file(dir, descending(100)), lacc = dir.path() + "/x.lacc", out = dir.path() + "/y";
-  ASSERT_EQ(run("laconic codec encode " + file + " " + lacc).exit_code, 0);
-  const auto fails = [&](const std::string& arguments, int code, const std::string& part) {
-    const Result r = run("laconic codec " + arguments);
-    EXPECT_EQ(r.exit_code, code) << arguments << "\n" << r.err;
-    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
-    EXPECT_EQ(r.err.rfind("laconic: error: ", 0), 0u) << r.err;
-    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
-    EXPECT_FALSE(std::ifstream(out).good()) << "a file was left behind";
-  };
-  const auto damaged = [&](std::size_t at, const std::string& bytes, bool cut = false) {
-    std::string text = file_text(lacc);
-    text.replace(at, bytes.size(), bytes);
-    if (cut) text.resize(at);
-    const std::string path = dir.path() + "/damaged.lacc";
-    std::ofstream(path, std::ios::binary) << text;
-    return "decode " + path + " " + out;
-  };
-  fails("fold", 2, "There are encode, decode");
-  fails("encode " + file, 2, "out is required");
-  fails("encode --bound-exp -200 " + file + " " + out, 2, "the bound 2^-200");
-  fails("encode --mode exact " + file + " " + out, 2, "exact");
-  fails("encode " + dir.path() + "/none " + out, 1, "Check the path");
-  fails("decode " + dir.path() + "/none " + out, 1, "Check the path");
-  fails("decode " + file + " " + out, 1, "no file of laconic codec");
-  fails(damaged(0, "LACX"), 1, "no file of laconic codec");
-  fails(damaged(10, "", true), 1, "no file of laconic codec");
-  fails(damaged(4, "\x02"), 1, "its version is 2");
-  fails(damaged(5, "\x02"), 1, "its mode is 2");
-  fails(damaged(6, "\xFF\x7F"), 1, "its bound is 2^32767");
-  fails(damaged(8, std::string(8, '\xFF')), 1, "18446744073709551615 values cannot lie in");
-  fails(damaged(8, "\x63"), 1, "99 values");
-  fails(damaged(100, "", true), 1, "100 values");
-}
+// ----------------------------------------------------------------------------------------------------- inspect codec
 
 TEST(InspectCodec, TellsRatioErrorsAndClasses) {
   const TempFolder dir;

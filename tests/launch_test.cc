@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <map>
 
-#include "apps/launch/foreign_launcher.h"
 #include "apps/launch/mpirun.h"
 #include "apps/launch/mpirun_notes.h"
 #include "core/base/error.h"

@@ -2,12 +2,13 @@
 
 #include "tests/error_of.h"
 #include "tests/pairwise.h"
+#include "tests/reference/layer_dropping.h"
 #include "tests/server_world.h"
 
 namespace laconic::dist::server_world {
 namespace {
 
-/// Layer dropping in one thread, as the settled text says it.
+/// Layer dropping in one thread, by the reference's equations; ages, codecs and the optimiser are written out here.
 struct LayerDropOracle {
   LayerDropOracle(const Setting& setting, int steps) {
     ParameterArena arena(some_parameters());
@@ -15,6 +16,7 @@ struct LayerDropOracle {
     method_of("layerdrop", setting.rules)->shape(options, {});
     const Plan plan = make_plan(arena.parameters(), options, setting.workers);
     const LayerDropSync::Rules& rules = setting.rules.layers;
+    const auto norm = static_cast<reference::Norm>(rules.norm);
     const auto N = static_cast<std::size_t>(setting.workers);
     const std::size_t layers = plan.buckets.size();
     std::vector<std::vector<float>> accumulated(N, std::vector<float>(static_cast<std::size_t>(arena.size())));
@@ -26,41 +28,39 @@ struct LayerDropOracle {
     Momentum update;
     for (int step = 1; step <= steps; ++step) {
       const std::vector<float> before = values;
-      std::vector<std::vector<compress::LayerSize>> sizes(N, std::vector<compress::LayerSize>(layers));
+      std::vector<std::vector<double>> sizes(N, std::vector<double>(layers)), values_by = sizes;
       for (std::size_t b = 0; b < layers; ++b) {
         const Bucket& bucket = plan.buckets[b];
         const auto from = static_cast<std::size_t>(bucket.offset), n = static_cast<std::size_t>(bucket.elements);
-        std::vector<float> sum(n);
+        std::vector<std::vector<float>> received(N);  // empty: the placeholder
         bool any = false;
         for (std::size_t r = 0; r < N; ++r) {
-          double total = 0;
           for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
             const Parameter& p = *arena.parameters()[static_cast<std::size_t>(i)];
             std::vector<float> g(static_cast<std::size_t>(p.info.elements));
             make_gradient(p.info, static_cast<int>(r), step, before.data() + p.info.offset, g.data());
-            for (std::size_t k = 0; k < g.size(); ++k) {
-              const std::size_t at = static_cast<std::size_t>(p.info.offset) + k;
-              if (at < from || at >= from + n) continue;  // other rows
-              accumulated[r][at] += g[k];
-              ++sizes[r][b].elements;
-            }
+            const auto at = static_cast<std::size_t>(p.info.offset);
+            const std::size_t first = std::max(at, from),
+                              end = std::min(at + g.size(), from + n);  // without other rows
+            reference::accumulate(accumulated[r], first,
+                                  {g.begin() + std::ptrdiff_t(first - at), g.begin() + std::ptrdiff_t(end - at)});
+            sizes[r][b] += static_cast<double>(end - first);
           }
           const Slice<float> mine = slice(accumulated[r]).sub(from, n);
-          total = compress::accumulate_layer(mine, {}, rules.norm);
-          const double value = compress::layer_value(total, sizes[r][b].elements, rules.norm);
-          sizes[r][b].value = value;
+          const double value = values_by[r][b] =
+              reference::representative(mine.data(), n, static_cast<std::size_t>(sizes[r][b]), norm);
           ++age[r][b];
-          if (value < threshold[r] && !(rules.max_age > 0 && age[r][b] >= rules.max_age)) continue;
+          if (reference::drops(value, threshold[r]) && !(rules.max_age > 0 && age[r][b] >= rules.max_age)) continue;
           age[r][b] = 0;
           ++sent;
-          const std::vector<float> came = push(legs, b, step, static_cast<int>(r), mine, legs.keeps_losses);
-          for (std::size_t k = 0; k < n; ++k) sum[k] = any ? sum[k] + came[k] : came[k];
+          received[r] = push(legs, b, step, static_cast<int>(r), mine, legs.keeps_losses);
           any = true;
           bytes_up += 4 * n;
         }
         bytes_up += N * sizeof(LayerHeader);
         bytes_down += N * (sizeof(LayerHeader) + (any ? 4 * n : 0));
         if (!any) continue;
+        const std::vector<float> sum = reference::joined(received);
         std::copy(sum.begin(), sum.end(), arena.gradients().data<float>() + from);
         for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
           Parameter& p = *arena.parameters()[static_cast<std::size_t>(i)];
@@ -73,7 +73,8 @@ struct LayerDropOracle {
       const bool due = found_at == 0 || std::abs(lr_of(step) - then) > 0.1 * then ||
                        (rules.threshold_every > 0 && step - found_at >= rules.threshold_every);
       if (due) {
-        for (std::size_t r = 0; r < N; ++r) threshold[r] = compress::drop_threshold(sizes[r], rules.drop_ratio);
+        for (std::size_t r = 0; r < N; ++r)
+          threshold[r] = reference::threshold_search(values_by[r], sizes[r], rules.drop_ratio);
         found_at = step;
       }
       kept.push_back(accumulated);

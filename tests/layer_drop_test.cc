@@ -1,4 +1,4 @@
-#include "compress/choose/layer_drop.h"
+#include "compress/select/layer_drop.h"
 
 #include <gtest/gtest.h>
 
@@ -7,26 +7,11 @@
 #include <vector>
 
 #include "core/base/random.h"
+#include "tests/reference/layer_dropping.h"
 #include "tests/test_devices.h"
 
 namespace laconic::compress {
 namespace {
-
-/// The settled rule, read slowly: of all values that a layer has, the largest one such that the layers that reach it
-/// hold more than total (1 - R) elements; none does: -1. With equal values Algorithm 1 stops between them, at the same
-/// value.
-double brute_force(const std::vector<LayerSize>& layers, double R) {
-  double total = 0;
-  for (const LayerSize& l : layers) total += static_cast<double>(l.elements);
-  double best = -1;
-  for (const LayerSize& candidate : layers) {
-    double reached = 0;
-    for (const LayerSize& l : layers)
-      if (l.value >= candidate.value) reached += static_cast<double>(l.elements);
-    if (reached > total * (1 - R) && candidate.value > best) best = candidate.value;
-  }
-  return best;
-}
 
 double share_sent(const std::vector<LayerSize>& layers, double threshold) {
   double total = 0, sent = 0;
@@ -37,7 +22,7 @@ double share_sent(const std::vector<LayerSize>& layers, double threshold) {
   return sent / total;
 }
 
-TEST(DropThreshold, IsThatOfTheRuleReadSlowly) {
+TEST(DropThreshold, IsThatOfAlgorithm1) {
   for (std::uint64_t round = 0; round < 500; ++round) {
     Random random(3, Purpose::synthetic, 5, round);
     std::vector<LayerSize> layers(1 + random.below(30));
@@ -45,9 +30,11 @@ TEST(DropThreshold, IsThatOfTheRuleReadSlowly) {
       l.elements = 1 + static_cast<std::int64_t>(random.below(1u << random.below(20)));
       l.value = static_cast<double>(random.below(12)) / 8;  // many equal ones
     }
+    std::vector<double> values, sizes;
+    for (const LayerSize& l : layers) values.push_back(l.value), sizes.push_back(static_cast<double>(l.elements));
     for (const double R : {0.0, 0.1, 0.5, 0.9, 0.97, 0.999999}) {
       const double threshold = drop_threshold(layers, R);
-      EXPECT_EQ(threshold, brute_force(layers, R)) << "round " << round << ", R = " << R;
+      EXPECT_EQ(threshold, reference::threshold_search(values, sizes, R)) << "round " << round << ", R = " << R;
       EXPECT_GE(share_sent(layers, threshold), 1 - R);
     }
   }

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "core/ops/batch_norm.h"
+#include "core/ops/normalize.h"
 #include "core/raw.h"
 #include "layers/models/zoo.h"
 #include "tests/cuda_devices.h"

@@ -2,7 +2,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "dist/collective/alltoallv.h"
+#include "dist/collective/allgatherv.h"
 #include "dist/collective/pieces.h"
 #include "dist/server/leg.h"
 #include "tests/error_of.h"

@@ -1,7 +1,7 @@
 // Training whose coded and sparse messages NCCL carries: the ring's bits.
 #include <gtest/gtest.h>
 
-#include "dist/method/allreduce/allreduce_sync.h"
+#include "dist/method/allreduce_sync.h"
 #include "tests/dense_training.h"
 #include "tests/error_of.h"
 #include "tests/nccl_ranks.h"
@@ -112,7 +112,6 @@ bool each_way(const Case& c) {
 TEST_F(NcclTest, SparseTrainingHasTheRingsBitsWithEveryOverlap) {
   for (const Case& c : kCases) {
     Settings s = settings_of(c);
-    if (s.sparse.split) continue;
     const auto ring = train_sparse(2, s, "ring", 2);
     for (const Overlap overlap : {Overlap::forward, Overlap::backward, Overlap::none}) {
       if (overlap != Overlap::forward && !each_way(c)) continue;
@@ -165,13 +164,6 @@ TEST_F(NcclTest, WhatIsSentSparselyDoesNotPassTheHost) {
   // What the test itself brings there falls out; of some 13,000 elements half are sent, 8 bytes each.
   EXPECT_GT(to_host("ring", 0.5) - to_host("ring", 0.01), 40'000);
   EXPECT_LT(std::abs(to_host("nccl", 0.5) - to_host("nccl", 0.01)), 1000);
-}
-
-TEST_F(NcclTest, ASplitExchangeIsRefused) {
-  Settings s;
-  s.sparse.split = true;
-  expect_error<UsageError>([&] { train_sparse(2, s, "nccl", 1); },
-                           {"`sparse-reduce` split with `allreduce` nccl", "`sparse-reduce` allgather"});
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "dist/collective/meeting.h"
 #include "dist/collective/reduce.h"
 #include "dist/cuda/nccl_functions.h"
-#include "dist/method/allreduce/allreduce_sync.h"
+#include "dist/method/allreduce_sync.h"
 #include "tests/added_later.h"
 #include "tests/error_of.h"
 #include "tests/installed_library.h"
@@ -111,7 +111,7 @@ TEST_F(NcclTest, TrainsAsTheRingDoesWithTheSameBitsOnAllRanks) {
 
 TEST_F(NcclTest, RefusesRanksThatShareADevice) {
   expect_error<UsageError>([] { on_ranks(2, [](Worker& w) { (void)Nccl::make(w.engine, kCuda); }); },
-                           {"a GPU for each rank", "ranks 0 and 1", "--allreduce ring"});
+                           {"a GPU for each rank", "ranks 0 and 1", "take `allreduce` ring"});
 }
 
 TEST_F(NcclTest, ARankThatIsLostLeavesNoDeviceWaiting) {
@@ -234,7 +234,7 @@ TEST(Nccl, AnInstalledOneHasWhatIsCalled) { expect_functions_of("libnccl", {2}, 
 
 TEST(Nccl, RefusesWhatLiesOnNoGpu) {
   expect_error<UsageError>([] { on_ranks(2, [](Worker& w) { (void)Nccl::make(w.engine, kCpu); }); },
-                           {"this model is on cpu", "--allreduce ring"});
+                           {"this model is on cpu", "take `allreduce` ring"});
 }
 
 }  // namespace

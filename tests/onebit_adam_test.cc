@@ -1,15 +1,16 @@
 // 1-bit Adam against a slow one in double, and what it promises: nothing is lost, the same bits, the bytes that it
 // says.
-#include "dist/method/onebit_adam/onebit_adam.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
 
+#include "compress/codecs/signs.h"
 #include "core/base/parallel.h"
 #include "core/base/random.h"
 #include "core/raw.h"
+#include "dist/method/method.h"
+#include "dist/method/onebit_adam/onebit_rules.h"
 #include "optim/optimizer.h"
 #include "tests/error_of.h"
 #include "tests/on_host.h"
@@ -22,6 +23,11 @@ namespace {
 constexpr std::int64_t kWarmup = 3;
 constexpr OnebitRules kRules{.warmup = kWarmup};
 constexpr double kRate = 0.01;
+
+std::unique_ptr<Method> method_of(const OnebitRules& rules) {
+  return method("onebit-adam",
+                {{"onebit-warmup", std::to_string(rules.warmup)}, {"onebit-refresh", std::to_string(rules.refresh)}});
+}
 
 std::vector<std::shared_ptr<Parameter>> onebit_parameters() {
   std::vector<std::shared_ptr<Parameter>> parameters;
@@ -50,7 +56,7 @@ struct OnebitRun {
   int threads = 1;
   PlanOptions plan{.bucket_bytes = 0, .chunk_bytes = 0};  // a bucket each
   Device device = kCpu;
-  std::function<void(OnebitAdam&, int rank)> before_last{};  // between steps
+  std::function<void(Strategy&, int rank)> before_last{};  // between steps
 };
 struct OnebitTrained {
   std::vector<float> values, errors, server_errors, moment;
@@ -67,18 +73,19 @@ std::vector<OnebitTrained> train_onebit(int N, int steps, const OnebitRun& run) 
     const Plan plan = make_plan(arena.parameters(), run.plan, N);
     const TrainingFacts facts{.workers = N, .optimizer = run.optimizer.name, .overlap = run.overlap};
     const auto optimizer = make_optimizer(arena, run.optimizer);
-    OnebitAdam sync({.facts = facts,
-                     .arena = arena,
-                     .engine = w.engine,
-                     .plan = plan,
-                     .update = [&](Parameter& p, Rows rows,
-                                   const StepContext& c) { optimizer->update(p, rows, c.lr, c.gradient_scale); },
-                     .moments = {.form = [&](Parameter& p, Rows rows) { optimizer->form_moment(p, rows); },
-                                 .take = [&](Parameter& p, Rows rows, const StepContext& c,
-                                             std::int64_t seen) { optimizer->take_moment(p, rows, c.lr, seen); },
-                                 .freeze = [&] { optimizer->freeze_second_moment(); },
-                                 .thaw = [&](std::int64_t missed) { optimizer->thaw_second_moment(missed); }}},
-                    run.rules);
+    const auto half = method_of(run.rules)->worker(
+        {.facts = facts,
+         .arena = arena,
+         .engine = w.engine,
+         .plan = plan,
+         .update = [&](Parameter& p, Rows rows,
+                       const StepContext& c) { optimizer->update(p, rows, c.lr, c.gradient_scale); },
+         .moments = {.form = [&](Parameter& p, Rows rows) { optimizer->form_moment(p, rows); },
+                     .take = [&](Parameter& p, Rows rows, const StepContext& c,
+                                 std::int64_t seen) { optimizer->take_moment(p, rows, c.lr, seen); },
+                     .freeze = [&] { optimizer->freeze_second_moment(); },
+                     .thaw = [&](std::int64_t missed) { optimizer->thaw_second_moment(missed); }}});
+    Strategy& sync = *half;
     OnebitTrained& mine = all[static_cast<std::size_t>(w.rank)];
     for (int step = 1; step <= steps; ++step) {
       if (step == steps) sync.flush();
@@ -102,7 +109,10 @@ std::vector<OnebitTrained> train_onebit(int N, int steps, const OnebitRun& run) 
       mine.last_bytes = w.engine.counters().sent.bytes - before;
     }
     mine.values = arena.values().to_vector();
-    mine.errors = sync.errors().to_vector(), mine.server_errors = sync.server_errors().to_vector();
+    RankState held;
+    sync.save(held);
+    mine.errors = held.at("onebit-adam/errors").to_vector();
+    mine.server_errors = held.at("onebit-adam/server_errors").to_vector();
     StateDict state;
     optimizer->save(state);
     mine.moment = state.at("first_moment").to_vector();
@@ -261,7 +271,7 @@ TEST(OnebitAdam, LosesNothing) {
     const bool first = steps == kWarmup + 1;  // then the errors of averages come from elsewhere
     const auto stray = [](int rank, std::size_t i) { return 0.01f * static_cast<float>((i * 7 + rank) % 13) - 0.05f; };
     const auto after =
-        train_onebit(N, steps, {.plan = {.chunk_bytes = 0}, .before_last = [&](OnebitAdam& sync, int rank) {
+        train_onebit(N, steps, {.plan = {.chunk_bytes = 0}, .before_last = [&](Strategy& sync, int rank) {
                                   if (!first) return;
                                   const ParameterArena arena(onebit_parameters());
                                   const Tensor errors = arena.make_state(), server = arena.make_state();
@@ -306,7 +316,7 @@ TEST(OnebitAdam, NeedsMoments) {
     const Plan plan = make_plan(arena.parameters(), {}, 1);
     const TrainingFacts facts{};
     EXPECT_EQ(error_of<UsageError>([&] {
-                const OnebitAdam sync({.facts = facts, .arena = arena, .engine = w.engine, .plan = plan}, kRules);
+                method_of(kRules)->worker({.facts = facts, .arena = arena, .engine = w.engine, .plan = plan});
               }),
               "what `sync` onebit-adam sends is Adam's momentum, and sgd has none (`optimizer`): take adam or adamw");
   });

@@ -11,7 +11,7 @@
 #include "core/function.h"
 #include "core/ops/functions.h"
 #include "core/ops/losses.h"
-#include "core/ops/matmul.h"
+#include "core/ops/linear.h"
 #include "core/ops/reduce.h"
 #include "core/ops/reshape.h"
 #include "core/raw.h"

@@ -13,8 +13,6 @@
 #include "core/base/parallel.h"
 #include "core/base/random.h"
 #include "core/raw.h"
-#include "core/update.h"
-#include "optim/clip.h"
 #include "tests/cuda_devices.h"
 #include "tests/error_of.h"
 

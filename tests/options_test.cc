@@ -165,9 +165,6 @@ TEST(Options, ACodecIsForAllreducesOfOurOwn) {
                  "allreduce");
   EXPECT_EQ(parse({"--codec", "fp16", "--allreduce", "nccl"}).trainer.plan.codec, "fp16");
   EXPECT_TRUE(parse({"--codec", "onebit", "--allreduce", "nccl"}).trainer.codec_feedback);
-  expect_refused(
-      {"--codec", "fp16", "--allreduce", "mpi"},
-      "MPI's own allreduce adds floats, and knows no codec (--codec): leave it out, or take --allreduce ring");
   expect_refused({"--codec-feedback"},
                  "without a codec nothing is lost (--codec-feedback): add --codec, or leave it out");
   expect_refused({"--codec", "trunc"}, "unknown value 'trunc' (--codec): give the bits to cut off, as trunc:16");
@@ -217,8 +214,6 @@ TEST(Options, ThatOthersLeaveWithoutEffectAreRefused) {
                    concat("a plan says what travels how (", name, "): leave it out, or --plan"));
   EXPECT_TRUE(parse({"--plan", "auto", "--allow", "16bit"}).trainer.allowed.sixteen_bits);
   EXPECT_EQ(parse({"--plan", "auto", "--allow", "sparse:0.02,16bit"}).trainer.allowed.methods[0].method->name(), "redsync");
-  EXPECT_TRUE(parse({"--plan", "auto", "--replan"}).trainer.replan);
-  expect_refused({"--replan"}, "only --plan auto chooses (--replan): leave it out, or add --plan auto");
   expect_refused({"--plan", "auto", "--allow", "sparse", "--optimizer", "adam"},
                  "--allow may take --sync redsync, and --sync redsync corrects the momentum of sgd on every "
                  "worker, adam has none of that kind (--optimizer): take --optimizer sgd, or --sync topk");
@@ -407,7 +402,7 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
   expect_refused({"--model", "lenett"}, "unknown model 'lenett' (--model): did you mean lenet? There are lenet, hdc.");
   expect_refused({"--allreduce", "hybird"},
                  "unknown value 'hybird' (--allreduce): did you mean hybrid? There are ring, butterfly, doubling, "
-                 "hierarchical:G, ring-tree:G, tree:G, mpi, nccl, hybrid, hybrid-printed.");
+                 "hierarchical:G, ring-tree:G, tree:G, nccl, hybrid, hybrid-printed.");
   expect_refused({"--allreduce", "hierarchical"},
                  "unknown value 'hierarchical' (--allreduce): give the size of a group, as hierarchical:2");
   expect_refused({"--allreduce", "ring-tree:1"},

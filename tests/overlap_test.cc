@@ -70,9 +70,9 @@ const Extra kExtras[] = {
        r.wrap = poison_the_last;
      }},
     {"redsync", [](Recipe& r) { choose_some(r, "redsync"); }},
-    {"redsync of one sign, split, accumulated",
+    {"redsync of one sign, accumulated",
      [](Recipe& r) {
-       choose_some(r, "redsync", {{"selector", "exact"}, {"qrgc", ""}, {"sparse-reduce", "split"}});
+       choose_some(r, "redsync", {{"selector", "exact"}, {"qrgc", ""}});
        r.trainer.accumulate = 2;
      }},
     {"redsync of sums, clipped, first dense, with a ledger",
@@ -411,11 +411,6 @@ TEST(StoredPlan, AnotherStrategysIsRefused) {
     recipe.sync = sync, recipe.settings.clear();
     EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("`plan`"), std::string::npos) << sync;
   }
-}
-
-TEST(StoredPlan, TheAlgorithmOfMpiNeedsMpi) {
-  const std::string error = error_of<UsageError>([&] { train(recipe_of(2, "mpi", "none", "none")); });
-  EXPECT_NE(error.find("laconic launch"), std::string::npos) << error;
 }
 
 }  // namespace

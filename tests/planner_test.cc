@@ -25,14 +25,14 @@ Calibration group(int workers, double bits_per_second, double latency_seconds, d
   return c;
 }
 
-PlanningFacts facts_of(const GhostModel& ghost, const std::string& model, Calibration group) {
+PredictionFacts facts_of(const GhostModel& ghost, const std::string& model, Calibration group) {
   return {.parameters = ghost.arena.parameters(),
           .times = layer_times_at(5e10, model, 0, 16),
           .group = std::move(group),
           .allowed = Allowed::parse("16bit,bounded:rel:2^0", "--allow")};
 }
 
-double simulated(const PlanningFacts& facts, const Plan& plan) {
+double simulated(const PredictionFacts& facts, const Plan& plan) {
   VirtualNetwork network = facts.group.network(plan.codec);
   SimulatedTraining training{.times = facts.times, .plan = plan};
   training.facts = {.workers = network.ranks, .momentum = 0.9, .overlap = facts.overlap};
@@ -52,7 +52,7 @@ TEST(Planner, PredictsWhatTheCollectivesTake) {
       const double rate = row[1] == 0 ? 1e8 : 1e9, taken = static_cast<double>(row[4]);
       const char* const allreduce = allreduces[row[2]];
       const char* const codec = row[3] == 0 ? "none" : "bf16";
-      PlanningFacts facts = facts_of(ghost, model, group(workers, rate, 100e-6, taken));
+      PredictionFacts facts = facts_of(ghost, model, group(workers, rate, 100e-6, taken));
       PlanOptions options;
       set_allreduce(options, allreduce), set_codec(options, codec);
       const Plan plan = make_plan(facts.parameters, options, workers);
@@ -70,7 +70,7 @@ TEST(Planner, PredictsWhatAChoiceOfElementsTakes) {
       const int workers = std::array{2, 3, 4, 8}[row[0]];
       const double rate = std::array{1e7, 1e8, 1e9}[row[1]];
       const char* const allowed = row[2] == 0 ? "sparse" : "sparse:0.02";
-      PlanningFacts facts = facts_of(ghost, model, group(workers, rate, 100e-6));
+      PredictionFacts facts = facts_of(ghost, model, group(workers, rate, 100e-6));
       facts.allowed = Allowed::parse(allowed, "--allow");
       const MethodChoice& choice = facts.allowed.methods.at(0);
       Plan plan = make_plan(facts.parameters, choice.options(workers), workers);
@@ -85,9 +85,9 @@ TEST(Planner, PredictsWhatAChoiceOfElementsTakes) {
 TEST(Planner, AChoiceOfElementsIsForSlowLinks) {
   const GhostModel ghost("alexnet-32", 0);
   const auto planned = [&](double rate, const char* allowed, const char* only = "") {
-    PlanningFacts facts = facts_of(ghost, "alexnet-32", group(4, rate, 50e-6));
-    facts.allowed = Allowed::parse(allowed, "--allow"), facts.momentum = 0.9, facts.only = only;
-    return make_best_plan(facts);
+    PredictionFacts facts = facts_of(ghost, "alexnet-32", group(4, rate, 50e-6));
+    facts.allowed = Allowed::parse(allowed, "--allow"), facts.momentum = 0.9;
+    return make_best_plan(facts, only);
   };
   const Planned slow = planned(1e8, "sparse:0.01,16bit");
   EXPECT_TRUE(slow.plan.sparse());
@@ -109,7 +109,7 @@ TEST(Planner, PredictsTheMeanStepOfARound) {
     for (const auto& row : all_combinations({2, 2, 2})) {
       const int workers = row[0] == 0 ? 2 : 4;
       const double rate = row[1] == 0 ? 1e8 : 1e9;
-      PlanningFacts facts = facts_of(ghost, model, group(workers, rate, 100e-6));
+      PredictionFacts facts = facts_of(ghost, model, group(workers, rate, 100e-6));
       facts.allowed = Allowed::parse(row[2] == 0 ? "rounds" : "rounds:3", "--allow");
       Plan plan = make_plan(facts.parameters, {}, workers);
       plan.sync = "rounds";
@@ -122,9 +122,9 @@ TEST(Planner, PredictsTheMeanStepOfARound) {
 TEST(Planner, RoundsAreForSlowLinks) {
   const GhostModel ghost("alexnet-32", 0);
   const auto planned = [&](double rate, const char* allowed, const char* only = "") {
-    PlanningFacts facts = facts_of(ghost, "alexnet-32", group(4, rate, 50e-6));
-    facts.allowed = Allowed::parse(allowed, "--allow"), facts.only = only;
-    return make_best_plan(facts);
+    PredictionFacts facts = facts_of(ghost, "alexnet-32", group(4, rate, 50e-6));
+    facts.allowed = Allowed::parse(allowed, "--allow");
+    return make_best_plan(facts, only);
   };
   const Planned slow = planned(1e8, "rounds:20,16bit");
   EXPECT_EQ(slow.plan.sync, "rounds");
@@ -156,7 +156,7 @@ struct Layered {
     }
     return all;
   }
-  PlanningFacts facts(const Calibration& group) const {
+  PredictionFacts facts(const Calibration& group) const {
     return {.parameters = arena.parameters(), .times = times, .group = group};
   }
 
@@ -183,7 +183,7 @@ Plan joined(const Plan& alone, unsigned bits) {
 }
 
 /// The fastest of all ways to put neighbours together, with every assignment of allreduces to messages.
-double least_of_all(const PlanningFacts& facts, const std::vector<const char*>& names) {
+double least_of_all(const PredictionFacts& facts, const std::vector<const char*>& names) {
   const Plan alone = make_plan(facts.parameters, {.bucket_bytes = 0, .chunk_bytes = 0}, facts.group.workers);
   double least = 1e9;
   for (unsigned bits = 0; bits < 1u << (alone.buckets.size() - 1); ++bits) {
@@ -213,7 +213,7 @@ TEST(Planner, RegretIsSmall) {
     const Layered model(rows);
     for (const int workers : {2, 4})
       for (const double rate : {1e8, 1e9, 1e10}) {
-        const PlanningFacts facts = model.facts(group(workers, rate, 100e-6));
+        const PredictionFacts facts = model.facts(group(workers, rate, 100e-6));
         const double own = predict_step(facts, make_best_plan(facts).plan);
         const double least = std::min(own, least_of_all(facts, {"ring", "butterfly", "doubling"}));
         const double regret = own / least - 1;
@@ -249,7 +249,7 @@ TEST(LayerTimes, TogetherTheyAreTheMedianStep) {
 
 TEST(Planner, TwoHundredLayersArePlannedByFewPredictions) {
   const Layered model(std::vector<std::int64_t>(200, 512));
-  PlanningFacts facts = model.facts(group(4, 1e9, 50e-6));
+  PredictionFacts facts = model.facts(group(4, 1e9, 50e-6));
   facts.allowed = Allowed::parse("16bit,sparse,rounds", "--allow");
   const Receipt receipt = make_best_plan(facts).receipt;
   EXPECT_GT(receipt.predictions, 100);
@@ -261,7 +261,7 @@ TEST(Planner, NoAssignmentOfItsSizesIsMuchFaster) {
   const GhostModel ghost("lenet", 0);
   for (const double rate : {1e7, 1e8, 1e9, 1e10})
     for (const double latency : {10e-6, 1e-3}) {
-      PlanningFacts facts = facts_of(ghost, "lenet", group(4, rate, latency));
+      PredictionFacts facts = facts_of(ghost, "lenet", group(4, rate, latency));
       facts.allowed = {};
       const Planned planned = make_best_plan(facts);
       const double own = predict_step(facts, planned.plan);
@@ -284,7 +284,7 @@ TEST(Planner, NoAssignmentOfItsSizesIsMuchFaster) {
 
 TEST(Planner, SlowLinksGetWhatIsAllowedAndFastOnesAreLeftAlone) {
   const GhostModel ghost("alexnet-32", 0);
-  PlanningFacts facts = facts_of(ghost, "alexnet-32", group(2, 1e8, 100e-6));
+  PredictionFacts facts = facts_of(ghost, "alexnet-32", group(2, 1e8, 100e-6));
   EXPECT_EQ(make_best_plan(facts).plan.codec, "inceptionn:rel:2^0");
   facts.allowed.bounded.reset();
   EXPECT_EQ(make_best_plan(facts).plan.codec, "bf16");
@@ -296,13 +296,13 @@ TEST(Planner, SlowLinksGetWhatIsAllowedAndFastOnesAreLeftAlone) {
   for (const Receipt::Line& line : exact.receipt.lines) bytes += line.bytes;
   EXPECT_NEAR(bytes, 4.0 * 23'272'266, 1e4);
   // 1 Tbit/s: nothing waits, and what every hop costs is not worth having.
-  const PlanningFacts fast = facts_of(ghost, "alexnet-32", group(2, 1e12, 1e-6));
+  const PredictionFacts fast = facts_of(ghost, "alexnet-32", group(2, 1e12, 1e-6));
   EXPECT_EQ(make_best_plan(fast).plan.codec, "none");
 }
 
 TEST(Planner, ManySmallMessagesOverALongLinkAreFewHops) {
   const GhostModel ghost("lenet", 0);
-  PlanningFacts facts = facts_of(ghost, "lenet", group(8, 1e10, 5e-3));
+  PredictionFacts facts = facts_of(ghost, "lenet", group(8, 1e10, 5e-3));
   facts.allowed = {};
   const Planned planned = make_best_plan(facts);
   for (const Bucket& b : planned.plan.buckets) EXPECT_EQ(b.allreduce, "doubling") << b.name;  // 3 hops, a ring has 14

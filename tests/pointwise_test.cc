@@ -1,4 +1,4 @@
-#include "core/cpu/pointwise.h"
+#include "core/cpu/convolutions.h"
 
 #include <gtest/gtest.h>
 

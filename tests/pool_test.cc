@@ -1,5 +1,5 @@
 // Max-pooling against the definition, over many shapes, layouts, devices, and among equal values and NaN.
-#include "core/ops/pool.h"
+#include "core/ops/images.h"
 
 #include <gtest/gtest.h>
 

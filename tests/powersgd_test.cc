@@ -1,11 +1,12 @@
 // PowerSGD against a slow one, and what it promises: conservation, the same bits, no division by zero.
-#include "dist/method/powersgd/powersgd.h"
-
 #include <cmath>
 #include <set>
 
+#include "compress/low_rank.h"
 #include "core/base/random.h"
 #include "core/raw.h"
+#include "dist/method/method.h"
+#include "dist/plan/choice.h"
 #include "tests/dense_training.h"
 #include "tests/on_host.h"
 #include "tests/on_ranks.h"
@@ -45,7 +46,7 @@ TEST(Orthonormalise, MakesRowsOrthonormalInTheirOrder) {
   std::vector<float> x(kRows * kLength);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = 1e-12f * (normal_number(1, 0, i) + 3);  // nearly one direction
   const std::vector<float> before = x;
-  orthonormalise(x.data(), kRows, kLength);
+  compress::orthonormalise(x.data(), kRows, kLength);
   SlowColumns rows, old;
   for (std::int64_t r = 0; r < kRows; ++r) {
     rows.emplace_back(x.begin() + r * kLength, x.begin() + (r + 1) * kLength);
@@ -61,11 +62,11 @@ TEST(Orthonormalise, MakesRowsOrthonormalInTheirOrder) {
 
 TEST(Orthonormalise, LeavesZerosOfWhatOtherRowsExplain) {
   std::vector<float> x{3, 4, 0, 0, 0, 0, 6, 8, 0, 1, 1, 1};
-  orthonormalise(x.data(), 4, 3);
+  compress::orthonormalise(x.data(), 4, 3);
   EXPECT_EQ((std::vector<float>(x.begin() + 3, x.begin() + 9)), std::vector<float>(6)) << "zeros, and twice the first";
   EXPECT_NEAR(x[0] * x[9] + x[1] * x[10] + x[2] * x[11], 0, 1e-6);
   x[4] = std::nanf("");
-  orthonormalise(x.data(), 4, 3);
+  compress::orthonormalise(x.data(), 4, 3);
   EXPECT_TRUE(std::isnan(x[4])) << "is not hidden";
 }
 
@@ -155,7 +156,11 @@ struct LowRankTraining {
   void steps(std::int64_t from, std::int64_t to) {
     steps(from, to, [r = worker.rank](std::int64_t step, std::size_t i) { return gradient(r, step, i); });
   }
-  std::vector<float> errors() const { return static_cast<const PowerSgd&>(*sync).errors().to_vector(); }
+  std::vector<float> errors() const {
+    RankState state;
+    sync->save(state);
+    return state.at("powersgd/errors").to_vector();
+  }
 
   Worker& worker;
   ParameterArena arena;

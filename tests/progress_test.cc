@@ -271,7 +271,7 @@ TEST_F(ProgressTest, BytesThatAreNotCountedAreNotShown) {
             "epoch 1/2   10 %  loss 2.000  1.00 k/s  exposed 10 %\n"
             "epoch  1  test accuracy 88.50 %, loss 0.5000, after 3.0 s\n"
             "20 steps in 65.0 s, 61.0 k images/s\n"
-            "bytes not counted (MPI or NCCL moved them), 4 workers, 5 % of the time spent waiting for one another\n");
+            "bytes not counted (NCCL moved them), 4 workers, 5 % of the time spent waiting for one another\n");
   out_.str("");
   summary.data_share = 0.1;  // no matter yet
   progress.on_end(summary);
@@ -292,21 +292,6 @@ TEST_F(ProgressTest, AnInterruptedLineIsEnded) {
     progress.on_step(step(1));
   }
   EXPECT_EQ(out_.str().back(), '\n');
-}
-
-TEST(Progress, SaysWhatComesOfStepsThatWereNotExpected) {
-  const auto said = [](bool replans) {
-    std::ostringstream out;
-    Progress progress(out, {});
-    RunInfo info;
-    info.replans = replans;
-    progress.on_start(info);
-    progress.on_contradiction({.step_ms = 13, .expected_ms = 10});
-    return out.str();
-  };
-  EXPECT_NE(said(false).find("A step takes 13 ms, and 10 were expected"), std::string::npos);
-  EXPECT_NE(said(false).find("--replan"), std::string::npos);
-  EXPECT_NE(said(true).find("Another plan is made at the next checkpoint"), std::string::npos);
 }
 
 }  // namespace

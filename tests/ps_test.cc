@@ -135,7 +135,7 @@ TEST(PsSync, LargeBucketsComeInTurnsAndGiveTheSameBits) {
 
 /// Waits for a place, then notes its number.
 Task<> note_turn(Turns& turns, int priority, int number, std::vector<int>& order) {
-  const Turns::Place place = turns.take(priority);
+  const Waiting::Wait place = turns.take(priority);
   co_await place;
   order.push_back(number);
 }

@@ -1,4 +1,4 @@
-#include "compress/choose/random_subset.h"
+#include "compress/select/random_subset.h"
 
 #include <gtest/gtest.h>
 

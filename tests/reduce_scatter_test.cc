@@ -76,24 +76,5 @@ TEST(Allgather, GivesEveryRankEveryBlockAndSendsWhatItsCostSays) {
     }
 }
 
-TEST(NativeAllreduce, SaysWhatToDoWhereThereIsNoMpi) {
-  try {
-    on_ranks(2, [](Worker& w) {
-      float one = 1;
-      const Slice<float> x(&one, 1);
-      w.engine.run("allreduce", [&](Communicator& comm) { return native_allreduce(comm, x); });
-    });
-    FAIL() << "threads have no MPI";
-  } catch (const UsageError& e) {
-    EXPECT_NE(std::string(e.what()).find("laconic launch"), std::string::npos) << e.what();
-  }
-  on_ranks(1, [](Worker& w) {
-    float one = 1;
-    const Slice<float> x(&one, 1);
-    w.engine.run("allreduce", [&](Communicator& comm) { return native_allreduce(comm, x); });
-    EXPECT_EQ(one, 1.0f);
-  });
-}
-
 }  // namespace
 }  // namespace laconic::dist

@@ -325,6 +325,36 @@ TEST(Report, GradientsAreCountedWhereTheyAreShown) {
   EXPECT_EQ(all, 61'706) << "parameters of LeNet-5";
 }
 
+TEST(Report, APageIsThereWhileAProgramTrains) {
+  const TempFolder folder;
+  const std::string path = folder / "page.html";
+  const auto goes_on = [&] { return has(file_text(path), "const live = 0.05;"); };
+  {
+    Background training("mnist --data synthetic:400,20 --batch 10 --threads 1 --workers 2 --epochs 100000 --quiet --report " +
+                        path + " --live 0.05");
+    ASSERT_TRUE(eventually([&] { return goes_on() && !runs_on(file_text(path)).empty(); }));
+    const auto first = runs_on(file_text(path))[0];
+    EXPECT_EQ(first["model"], "lenet");
+    EXPECT_TRUE(eventually([&] {
+      const auto now = runs_on(file_text(path));
+      return !now.empty() && now[0]["last_step"] > first["last_step"];
+    }));
+    training.signal(SIGTERM);
+    EXPECT_EQ(training.wait().exit_code, 143);
+  }
+  EXPECT_FALSE(goes_on());
+  EXPECT_TRUE(has(file_text(path), "const live = 0;"));
+  EXPECT_EQ(runs_on(file_text(path)).size(), 1u);
+  for (const auto& [options, sentence] :
+       {std::pair{"--live", "there is no page to write while it trains (--live): add --report FILE.html"},
+        {"--report x --live never", "(--live)"},
+        {"--eval-only --init x --report x --live", "--eval-only makes no step"}}) {
+    const Result r = run(std::string("mnist ") + options);
+    EXPECT_EQ(r.exit_code, 2);
+    EXPECT_TRUE(has(r.err, sentence)) << r.err;
+  }
+}
+
 TEST(Report, WhatMakesNoPageIsOneSentence) {
   const TempFolder folder;
   const std::string log = write(folder, "log", kRun + steps(1, 2)), page = folder / "page.html";

@@ -1,4 +1,4 @@
-#include "compress/choose/residual.h"
+#include "compress/select/residual.h"
 
 #include <gtest/gtest.h>
 
@@ -158,9 +158,9 @@ TEST(AccumulateResidual, GivesTheSameBitsWithAndWithoutAvx512) {
           Candidates of_wide, of_portable;
           of_wide.begin(2, sign, n), of_portable.begin(2, sign, n);
           const ResidualStats a = accumulate_residual(wide.whole(), rule, 0.3f, &of_wide);
-          cpu::allow_avx512(false);
+          cpu::avx512_allowed = false;
           const ResidualStats b = accumulate_residual(portable.whole(), rule, 0.3f, &of_portable);
-          cpu::allow_avx512(true);
+          cpu::avx512_allowed = true;
           ASSERT_EQ(wide.residual, portable.residual);
           ASSERT_EQ(wide.velocity, portable.velocity);
           EXPECT_EQ(a.sum_positive, b.sum_positive);

@@ -1,4 +1,4 @@
-#include "data/resize.h"
+#include "data/photo_transform.h"
 
 #include <gtest/gtest.h>
 

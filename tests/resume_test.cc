@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "dist/trainer/checkpoint.h"
+#include "dist/trainer/timetable.h"
 #include "tests/cuda_devices.h"
 #include "tests/error_of.h"
 #include "tests/temp_folder.h"
@@ -66,9 +67,9 @@ const ResumeCase kResumeCases[] = {
        sends_little(r, "redsync", {{"selector", "search"}, {"qrgc", ""}, {"warmup", "dense:2"}});
        r.trainer.optimizer = {.momentum = 0.9, .nesterov = true, .decay = {.weight_decay = 1e-3}};
      }},
-    {"redsync, sampled, split, clipped, packed", mixed,
+    {"redsync, sampled, clipped, packed", mixed,
      [](Recipe& r) {
-       sends_little(r, "redsync", {{"selector", "sampled"}, {"sparse-reduce", "split"}, {"index-coding", "delta"}});
+       sends_little(r, "redsync", {{"selector", "sampled"}, {"index-coding", "delta"}});
        r.trainer.optimizer.momentum = 0.9, r.trainer.clip = Clip::parse("norm:0.5");
      }},
     {"dgc, its density falls", mixed, [](Recipe& r) { sends_little(r, "dgc"), r.trainer.optimizer.momentum = 0.9; }},
@@ -368,6 +369,43 @@ TEST(Resume, WithEpochsThatEndEarly) {
     recipe.trainer.epoch_steps.reset();
     expect_error<DataError>([&] { train(recipe); }, {"epoch-steps=3", "epoch-steps=all"});
   }
+}
+
+/// Earlier versions have not told where in its epoch a training is, nor how long its first ones were.
+TEST(Resume, OfAnEarlierVersionWithinAnEpochThatEndsEarly) {
+  Recipe recipe = recipe_of(kResumeCases[1], 2);
+  recipe.trainer.epochs = 4, recipe.trainer.epoch_steps = 3;
+  const Outcome undisturbed = train(recipe);
+  TempFolder folder;
+  recipe.trainer.save = folder.path(), recipe.trainer.steps = 4;
+  train(recipe);
+  Manifest m = CheckpointStore::read_manifest(CheckpointStore::newest(folder.path()));
+  m.position.reset(), m.first_steps_per_epoch.reset();
+  CheckpointStore(folder.path()).complete(m, 2);
+  recipe.trainer.steps.reset(), recipe.trainer.resume = folder.path();
+  const Outcome resumed = train(recipe);
+  expect_same_steps(undisturbed.steps, resumed.steps, 4);
+  EXPECT_TRUE(same_bits(resumed.parameters[0], undisturbed.parameters[0]));
+}
+
+/// Four workers have made one of the three steps of the third epoch, and two go on.
+TEST(Timetable, SharesTheRestOfAnEpochThatEndsEarly) {
+  TrainerOptions options;
+  options.epochs = 4, options.epoch_steps = 3;
+  ImageClassification task(perceptron(), tiny_images(150, 60), 0, 2, {.batch = 16});
+  Timetable t(options, task, 2);
+  Manifest m{.step = 7, .workers = 4};
+  m.position = DataPosition{.epoch = 2, .trained = {{4, 1}}};
+  t.go_on_from(m);  // of an earlier version: it does not tell how long epochs were
+  EXPECT_EQ(t.steps_per_epoch(), 3);
+  EXPECT_EQ(t.first_steps_per_epoch(), 2);
+  EXPECT_EQ(t.steps_ahead(), 0);
+  EXPECT_EQ(t.epochs_done(7), 2);
+  EXPECT_EQ(t.batch_at(7), 0);
+  EXPECT_EQ(t.position(8).trained, (std::vector<Trained>{{4, 1}, {2, 1}}));
+  EXPECT_FALSE(t.ends_epoch(8));
+  EXPECT_TRUE(t.ends_epoch(9));
+  EXPECT_EQ(t.last_step(), 12);
 }
 
 TEST(Resume, AfterAnInterrupt) {

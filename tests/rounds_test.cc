@@ -13,6 +13,8 @@
 namespace laconic::dist::rounds_test {
 namespace {
 
+using compress::TopKWire;
+
 using namespace dense_training;
 using Rules = RoundsSync::Rules;
 

@@ -1,4 +1,4 @@
-#include "data/sampler.h"
+#include "data/loader.h"
 
 #include <gtest/gtest.h>
 

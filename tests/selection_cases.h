@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "compress/choose/residual.h"
-#include "compress/choose/selector.h"
+#include "compress/select/residual.h"
+#include "compress/select/selector.h"
 #include "core/base/random.h"
 
 /// What selectors are tested with: values that are hard to choose from, and steps of a training.

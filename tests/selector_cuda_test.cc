@@ -1,7 +1,7 @@
 // Selection on a device against that on the CPU.
 #include <gtest/gtest.h>
 
-#include "compress/choose/selector.h"
+#include "compress/select/selector.h"
 #include "core/raw.h"
 #include "tests/selection_cases.h"
 #include "tests/test_devices.h"

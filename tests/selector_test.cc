@@ -1,4 +1,4 @@
-#include "compress/choose/selector.h"
+#include "compress/select/selector.h"
 
 #include <gtest/gtest.h>
 
@@ -253,9 +253,9 @@ TEST(Selector, ChoosesAlikeWithAndWithoutAvx512) {
         for (const std::size_t k : counts_for(n))
           for (const Sign sign : kSigns) {
             const Selection wide = chosen(method, x, k, sign);
-            cpu::allow_avx512(false);
+            cpu::avx512_allowed = false;
             const Selection portable = chosen(method, x, k, sign);
-            cpu::allow_avx512(true);
+            cpu::avx512_allowed = true;
             ASSERT_EQ(wide.indices, portable.indices) << method << " " << name << " " << k << " of " << n;
             ASSERT_EQ(wide.threshold, portable.threshold);
           }

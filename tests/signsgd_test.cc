@@ -2,7 +2,9 @@
 #include <cmath>
 #include <span>
 
-#include "dist/method/signsgd/sign_sgd.h"
+#include "dist/method/method.h"
+#include "dist/plan/choice.h"
+#include "tests/cuda_devices.h"
 #include "tests/dense_training.h"
 #include "tests/on_ranks.h"
 
@@ -16,9 +18,10 @@ std::vector<std::vector<float>> voted(int N, int steps, bool scaled, std::size_t
     const ParameterArena arena(dense_training::some_parameters(), device);
     const Plan plan = make_plan(arena.parameters(), {.chunk_bytes = chunk}, N);
     const TrainingFacts facts{.workers = N};
-    SignSgd sync({.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = dense_training::sgd},
-                 scaled);
-    dense_training::train(sync, arena, w.rank, 1, steps);
+    const auto sync =
+        method("signsgd", {{"sign-scale", scaled ? "mean" : "none"}})
+            ->worker({.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = dense_training::sgd});
+    dense_training::train(*sync, arena, w.rank, 1, steps);
     values[static_cast<std::size_t>(w.rank)] = arena.values().to_vector();
   });
   return values;
@@ -57,7 +60,7 @@ TEST(SignSgd, AppliesWhatMostSay) {
 }
 
 TEST(SignSgd, WhereVotesAreEvenOneOfTheTwoSignsIsTakenAlikeEverywhere) {
-  for (const Device device : {kCpu, kTrap}) {
+  for (const Device device : with_cuda({kCpu, kTrap})) {
     const auto values = voted(2, 1, false, 7000, device);
     ASSERT_TRUE(same_bits(values[0], values[1]));
     const ParameterArena arena(dense_training::some_parameters());
@@ -91,8 +94,13 @@ TEST(SignSgd, WorkersWithoutAGradientDoNotOutvoteTheOthers) {
       const ParameterArena arena(dense_training::some_parameters());
       const Plan plan = make_plan(arena.parameters(), {.chunk_bytes = 0}, 4);
       const TrainingFacts facts{.workers = 4};
-      SignSgd sync({.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = dense_training::sgd},
-                   false);
+      const auto half = method("signsgd", {{"sign-scale", "none"}})
+                            ->worker({.facts = facts,
+                                      .arena = arena,
+                                      .engine = w.engine,
+                                      .plan = plan,
+                                      .update = dense_training::sgd});
+      Strategy& sync = *half;
       for (int step = 1; step <= 2; ++step) {
         sync.begin_step({.step = step, .lr = 0.5});
         whole_forward(sync, arena);

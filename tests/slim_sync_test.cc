@@ -1,8 +1,10 @@
 #include "dist/method/slim/slim_sync.h"
 
+#include "compress/select/random_subset.h"
 #include "tests/cuda_devices.h"
 #include "tests/error_of.h"
 #include "tests/pairwise.h"
+#include "tests/reference/slim_dp.h"
 #include "tests/server_world.h"
 
 namespace laconic::dist::server_world {
@@ -15,7 +17,7 @@ Setting slim(int N, int K, const SlimSync::Rules& rules, Overlap overlap = Overl
       .legs = legs_of("slimdp", codec)};
 }
 
-/// Slim-DP in one thread: choosing is that of compress (its own tests), everything around it is written out.
+/// Slim-DP in one thread, by the reference's lines; local training and codecs are written out here.
 struct SlimOracle {
   SlimOracle(int N, const SlimSync::Rules& rules, int steps, const char* codec = "none", PlanOptions options = {}) {
     const Legs legs = legs_of("slimdp", codec);
@@ -27,8 +29,8 @@ struct SlimOracle {
     const Plan plan = make_plan(workers[0]->parameters(), options, N);
     const std::size_t layers = plan.buckets.size();
     std::vector<std::vector<float>> delta(static_cast<std::size_t>(N), std::vector<float>(joint.size()));
-    std::vector<std::vector<compress::SlimSet>> sets(static_cast<std::size_t>(N) + 1);  // the last: the server's
-    for (auto& s : sets) s = std::vector<compress::SlimSet>(layers);
+    std::vector<std::vector<reference::SlimChoice>> choices(static_cast<std::size_t>(N) + 1);  // the last: the server's
+    for (auto& c : choices) c.resize(layers);
     for (int step = 1; step <= steps; ++step) {
       for (std::size_t r = 0; r < static_cast<std::size_t>(N); ++r) {
         const std::vector<float> before = workers[r]->values().to_vector();
@@ -45,34 +47,32 @@ struct SlimOracle {
         const auto from = static_cast<std::size_t>(plan.buckets[b].offset);
         const auto n = static_cast<std::size_t>(plan.buckets[b].elements);
         const auto chosen = [&](std::size_t who, const std::vector<float>& by) {
-          compress::SlimSet& set = sets[who][b];
           const std::uint32_t name = who == static_cast<std::size_t>(N) ? 0 : static_cast<std::uint32_t>(who) + 1;
-          set.choose(rules.chosen, slice(by).sub(from, n), {4, round, static_cast<std::uint32_t>(b), name});
-          std::vector<std::size_t> keys;
-          for (const auto* some : {&set.core(), &set.explorer()})
-            for (const std::uint32_t key : *some) keys.push_back(from + key);
-          return keys;
+          const compress::SlimKey key{4, round, static_cast<std::uint32_t>(b), name};
+          choices[who][b].core_elements = core_elements(rules.chosen, n);
+          choices[who][b].core_every = static_cast<std::uint64_t>(rules.chosen.core_every);
+          return choices[who][b].choose(by.data() + from, n, round, [&](const reference::Places& core) {
+            reference::Places explorer;
+            compress::random_subset(n, explorer_elements(rules.chosen, n), slice(core), key.random(), explorer);
+            return explorer;
+          });
         };
         const auto read = [&](const compress::Codec* codec_of_leg, const compress::Key& key,
-                              const std::vector<std::size_t>& keys, const std::vector<float>& of) {
-          std::vector<float> values;
-          for (const std::size_t k : keys) values.push_back(of[k]);
+                              const reference::Places& keys, const std::vector<float>& of) {
+          const std::vector<float> values = reference::gathered(of.data() + from, keys);
           return through(codec_of_leg, slice(std::as_const(values)), key, values.size() + 1);
         };
         for (std::size_t r = 0; r < static_cast<std::size_t>(N); ++r) {
-          const std::vector<std::size_t> keys = chosen(r, delta[r]);
+          const reference::Places keys = chosen(r, delta[r]);
           const std::vector<float> came =
               read(legs.up.get(), legs.upward(b, step, static_cast<int>(r)).key, keys, delta[r]);
-          for (std::size_t i = 0; i < keys.size(); ++i) {
-            joint[keys[i]] += static_cast<float>(1.0 / N) * came[i];
-            if (rules.residual) delta[r][keys[i]] = 0;
-          }
+          reference::add_pushed(joint.data() + from, keys, came, static_cast<std::size_t>(N));
+          if (rules.residual) reference::merge(delta[r].data() + from, keys, std::vector<float>(keys.size()));
           if (!rules.residual) std::fill_n(delta[r].begin() + static_cast<std::ptrdiff_t>(from), n, 0.0f);
         }
-        const std::vector<std::size_t> keys = chosen(static_cast<std::size_t>(N), joint);
+        const reference::Places keys = chosen(static_cast<std::size_t>(N), joint);
         const std::vector<float> came = read(legs.down.get(), legs.downward(b, step).key, keys, joint);
-        for (std::size_t i = 0; i < keys.size(); ++i)
-          for (const auto& worker : workers) worker->values().data<float>()[keys[i]] = came[i];
+        for (const auto& worker : workers) reference::merge(worker->values().data<float>() + from, keys, came);
       }
     }
     for (const auto& worker : workers) values.push_back(worker->values().to_vector());

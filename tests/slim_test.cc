@@ -1,4 +1,4 @@
-#include "compress/choose/slim.h"
+#include "compress/slim.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "compress/choose/random_subset.h"
-#include "compress/slim_message.h"
+#include "compress/select/random_subset.h"
 #include "tests/test_devices.h"
 
 namespace laconic::compress {

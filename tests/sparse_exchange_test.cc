@@ -1,12 +1,13 @@
-// Exchanges of sparse vectors: alltoallv, SplitExchange against a naive sum, the wire format and what is no message.
+// Exchanges of sparse vectors: alltoallv, the wire format and what is no message.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <memory>
 
 #include "core/base/random.h"
-#include "dist/collective/meeting.h"
-#include "dist/method/redsync/split_exchange.h"
+#include "dist/collective/allgatherv.h"
+#include "dist/method/carry.h"
 #include "tests/collective_costs.h"
 #include "tests/on_ranks.h"
 
@@ -73,103 +74,6 @@ Elements some_elements(std::size_t n, std::size_t k, int rank) {
   return e;
 }
 
-TEST(SplitExchange, GivesAllRanksTheLargestSumsAndTheirOwnersTheRest) {
-  constexpr std::size_t n = 5000;
-  for (const int N : {1, 2, 3, 4, 8})
-    for (const std::size_t k : {std::size_t{0}, std::size_t{1}, std::size_t{50}, std::size_t{700}}) {
-      SCOPED_TRACE(concat(N, " ranks, k ", k));
-      std::vector<double> expected(n), came(n);
-      for (int r = 0; r < N; ++r) {
-        const Elements e = some_elements(n, k, r);
-        for (std::size_t j = 0; j < k; ++j) expected[e.indices[j]] += e.values[j];
-      }
-      std::vector<std::vector<float>> given(static_cast<std::size_t>(N)), dropped(static_cast<std::size_t>(N));
-      on_ranks(N, [&](Worker& w) {
-        const SparseWire wire{.format = {.coding = IndexCoding::packed}};
-        SplitExchange exchange(wire, n, N, w.rank);
-        const Elements e = some_elements(n, k, w.rank);
-        exchange.load(slice(e.indices), slice(e.values), k, 2 * k);
-        w.engine.run("split", [&](Communicator& comm) { return exchange.run(comm); });
-        std::vector<float> dense(n), rest(n);
-        std::vector<compress::SparseView> views;
-        float smallest = 1e30f;
-        for (int r = 0; r < N; ++r) {
-          exchange.wire().read(exchange.all()[r], n, views, 0);
-          EXPECT_LE(views[0].size(), (k + static_cast<std::size_t>(N) - 1) / static_cast<std::size_t>(N));
-          for (std::size_t j = 0; j < views[0].size(); ++j) {
-            dense[views[0].indices()[j]] = views[0].value(j);
-            if (r == w.rank) smallest = std::min(smallest, std::abs(views[0].value(j)));
-          }
-        }
-        for (std::size_t j = 0; j < exchange.dropped_indices().size(); ++j) {
-          rest[exchange.dropped_indices()[j]] = exchange.dropped_values()[j];
-          EXPECT_LE(std::abs(exchange.dropped_values()[j]), smallest);
-        }
-        given[static_cast<std::size_t>(w.rank)] = dense, dropped[static_cast<std::size_t>(w.rank)] = rest;
-      });
-      for (std::size_t i = 0; i < n; ++i) {
-        double sum = given[0][i];
-        for (const auto& rest : dropped) sum += rest[i];
-        ASSERT_NEAR(sum, expected[i], 1e-5) << i;
-      }
-      for (const auto& g : given) EXPECT_TRUE(same_bits(g, given[0]));
-    }
-}
-
-TEST(SplitExchange, TakesSignsAndQuantisedValues) {
-  constexpr std::size_t n = 1000;
-  for (const bool both : {false, true})
-    on_ranks(3, [&](Worker& w) {
-      const SparseWire wire{.format = {.one_value = true}, .both_signs = both};
-      SplitExchange exchange(wire, n, 3, w.rank);
-      const std::vector<std::uint32_t> indices{1, 2, 500, 999};
-      const std::vector<float> each{2, -2, 2, -2}, one{2};
-      exchange.load(slice(indices), both ? slice(each) : slice(one), 40, 40);
-      w.engine.run("split", [&](Communicator& comm) { return exchange.run(comm); });
-      std::vector<float> dense(n);
-      std::vector<compress::SparseView> views;
-      for (int r = 0; r < 3; ++r) {
-        exchange.wire().read(exchange.all()[r], n, views, 0);
-        for (std::size_t j = 0; j < views[0].size(); ++j) dense[views[0].indices()[j]] += views[0].value(j);
-      }
-      for (std::size_t j = 0; j < indices.size(); ++j) EXPECT_EQ(dense[indices[j]], 3 * (both ? each[j] : one[0]));
-      EXPECT_TRUE(exchange.dropped_indices().empty());
-    });
-}
-
-TEST(SplitExchange, AMessageAboutElementsOfAnotherOwnerIsNone) {
-  std::string said;
-  try {
-    on_ranks(2, [&](Worker& w) {
-      SplitExchange exchange({}, 1000, 2, w.rank);
-      const std::vector<std::uint32_t> indices{1, 2};
-      const std::vector<float> values{1, 1};
-      exchange.load(slice(indices), slice(values), 4, 4);
-      if (w.rank == 0) {
-        w.engine.run("split", [&](Communicator& comm) { return exchange.run(comm); });
-        return;
-      }
-      std::vector<compress::Bytes> parts(2);
-      SparseWire{}.encode(slice(std::as_const(indices)), slice(std::as_const(values)), 1000, parts[1]);
-      SparseWire{}.encode(Slice<const std::uint32_t>(indices.data(), 0), Slice<const float>(values.data(), 0), 1000,
-                          parts[0]);
-      const std::uint32_t far = 700;
-      parts[0].clear();
-      SparseWire{}.encode({&far, 1}, slice(std::as_const(values)).first(1), 1000, parts[0]);
-      Gathered all;
-      w.engine.run("split",
-                   [&](Communicator& comm) { return alltoallv(comm, parts, SparseWire{}.max_bytes(4, 1000), all); });
-      w.engine.run("barrier", [&](Communicator& comm) -> Task<> {
-        std::vector<double> x{0.0};
-        co_await sum_over_ranks(comm, slice(x));
-      });
-    });
-  } catch (const CommError& e) {
-    said = e.what();
-  }
-  EXPECT_NE(said.find("split exchange: rank 1 sent elements 700"), std::string::npos) << said;
-}
-
 TEST(SparseWire, ReadsWhatItHasWritten) {
   for (const IndexCoding coding : {IndexCoding::raw, IndexCoding::packed, IndexCoding::rice})
     for (const std::size_t k : {std::size_t{0}, std::size_t{1}, std::size_t{300}}) {
@@ -188,6 +92,21 @@ TEST(SparseWire, ReadsWhatItHasWritten) {
       ASSERT_EQ(all.size(), k);
       for (std::size_t j = 0; j < k; ++j) EXPECT_EQ(all[e.indices[j]], e.values[j]);
     }
+}
+
+/// A coroutine begins when it is first asked to go on: what says where the chosen lie may be gone by then.
+TEST(Carry, PacksWhatWasChosenWhenItGoesOn) {
+  const Elements e = some_elements(3000, 40, 0);
+  Carry carry({.method = "a method", .parameter = "w", .choice = "exact", .elements = 3000});
+  auto chosen = std::make_unique<Chosen>(
+      Chosen{.indices = slice(e.indices), .values = slice(e.values), .count = 40, .most = 40});
+  Steps packing = carry.pack(*chosen);
+  *chosen = {};
+  chosen.reset();
+  EXPECT_FALSE(packing.go_on()) << "host memory needs no wait";
+  compress::Bytes expected;
+  SparseWire{}.encode(slice(e.indices), slice(e.values), 3000, expected);
+  EXPECT_EQ(carry.buffer_bytes(), expected.size());
 }
 
 TEST(SparseWire, DamagedPayloadsAreRefusedOrRead) {

@@ -1,9 +1,10 @@
 // What comes from the network may be anything: damaged messages go through the readers of sparse messages, and through
-// both exchanges of them. `LACONIC_FUZZ_SECONDS=300 fuzz_test --gtest_filter='SparseFuzz.*'` goes on for so long each.
+// their exchange. `LACONIC_FUZZ_SECONDS=300 fuzz_test --gtest_filter='SparseFuzz.*'` goes on for so long each.
 #include <algorithm>
 #include <cstring>
 
-#include "dist/method/redsync/split_exchange.h"
+#include "dist/collective/allgatherv.h"
+#include "dist/method/carry.h"
 #include "tests/fuzz.h"
 #include "tests/fuzz/targets.h"
 #include "tests/scripted_ranks.h"
@@ -116,42 +117,22 @@ TEST(SparseFuzz, AnExchangeEndsWithMessagesOrARankThatSentNone) {
     const SparseWire wire = any_wire(random);
     const int N = 2 + static_cast<int>(random.below(4)),
               rank = static_cast<int>(random.below(static_cast<unsigned>(N)));
-    const std::size_t n = static_cast<std::size_t>(N) + random.below(3'000), most = 40, k = 30;
-    const bool split = random.below(2) == 0, damages = random.below(8) > 0;
+    const std::size_t n = static_cast<std::size_t>(N) + random.below(3'000), most = 40;
+    const bool damages = random.below(8) > 0;
     Script comm(rank, N);
-    const auto range = [&](int r) {
-      return static_cast<std::uint64_t>(n) * static_cast<std::uint64_t>(r) / static_cast<std::uint64_t>(N);
-    };
-    const auto part = [&](const SparseWire& of, std::uint64_t begin, std::uint64_t end, std::size_t count) {
-      Message message = encoded(of, some_of(begin, end, count, of, random), n);
+    const auto part = [&] {
+      Message message = encoded(wire, some_of(0, n, most, wire, random), n);
       return damages && random.below(3) == 0 ? damaged(std::move(message), random) : message;
     };
-    SplitExchange exchange(wire, n, N, rank);
     Gathered gathered;
-    const Some own = some_of(0, n, most, wire, random);
-    const Message mine = encoded(wire, own, n);
+    const Message mine = encoded(wire, some_of(0, n, most, wire, random), n);
     try {
-      if (split) {
-        exchange.load(slice(std::as_const(own.indices)), slice(std::as_const(own.values)), k, most);
-        for (int s = 1; s < N; ++s) comm.messages().push_back(part(wire, range(rank), range(rank + 1), most));
-        add_gathered(
-            comm, [&] { return part(exchange.wire(), 0, n, k / static_cast<std::size_t>(N)); }, damages, random);
-        run_alone(exchange.run(comm));
-      } else {
-        add_gathered(
-            comm, [&] { return part(wire, 0, n, most); }, damages, random);
-        run_alone(allgatherv(comm, slice(mine), wire.max_bytes(most, n), gathered));
-      }
-      const Gathered& all = split ? exchange.all() : gathered;
-      const SparseWire& read = split ? exchange.wire() : wire;
+      add_gathered(comm, part, damages, random);
+      run_alone(allgatherv(comm, slice(mine), wire.max_bytes(most, n), gathered));
       std::vector<compress::SparseView> views;
       std::size_t count = 0;
-      for (int r = 0; r < N; ++r) count = read.read(all[r], n, views, count);
-      expect_sound(views, count, read, n);
-      for (const std::uint32_t i : exchange.dropped_indices()) {
-        ASSERT_GE(i, range(rank));
-        ASSERT_LT(i, range(rank + 1));
-      }
+      for (int r = 0; r < N; ++r) count = wire.read(gathered[r], n, views, count);
+      expect_sound(views, count, wire, n);
       ++ended;
     } catch (const CommError&) {
       ++refused;

@@ -76,9 +76,9 @@ TEST(SparseMessage, GivesBackIndicesAndEveryBitOfValues) {
       EXPECT_EQ(payload.size() % 4, 0u);
       SparseView view, portable;
       view.read({coding, false}, payload.slice(), s.n);
-      cpu::allow_avx512(false);
+      cpu::avx512_allowed = false;
       portable.read({coding, false}, payload.slice(), s.n);
-      cpu::allow_avx512(true);
+      cpu::avx512_allowed = true;
       ASSERT_EQ(view.size(), s.indices.size());
       ASSERT_EQ(portable.size(), s.indices.size());
       EXPECT_TRUE(std::equal(s.indices.begin(), s.indices.end(), portable.indices().begin()));

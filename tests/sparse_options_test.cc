@@ -88,8 +88,6 @@ TEST(SparseOptions, ThatMakeNoSenseTogetherAreRefused) {
   EXPECT_NE(refusal("redsync", {.selector = "trimed"}).find("trimmed"), std::string::npos);
   EXPECT_NE(refusal("strom", {}).find("`threshold`"), std::string::npos);
   EXPECT_NE(refusal("adacomp", {.warmup = Warmup::parse("ramp:4", "")}).find("`warmup`"), std::string::npos);
-  EXPECT_NE(refusal("randomk", {.split = true}).find("`sparse-reduce`"), std::string::npos);
-  EXPECT_NE(refusal("strom", {.split = true, .threshold = 1}).find("`sparse-reduce`"), std::string::npos);
   EXPECT_EQ(sparse_method("allreduce"), nullptr);
 }
 
@@ -98,7 +96,6 @@ TEST(SparseOptions, ASelectorOfOnesOwnIsRefusedWhereItMakesNoSense) {
   compress::selectors().push_back({"alike", {.one_value = false, .same_everywhere = true}, make});
   compress::selectors().push_back({"plus-minus", {.one_magnitude = true}, make});
   EXPECT_EQ(refusal("redsync", {.selector = "alike"}), "taken");
-  EXPECT_NE(refusal("redsync", {.selector = "alike", .split = true}).find("`sparse-reduce`"), std::string::npos);
   EXPECT_NE(refusal("redsync", {.selector = "alike", .quantised = true}).find("`qrgc`"), std::string::npos);
   EXPECT_NE(refusal("redsync", {.selector = "plus-minus"}).find("`selector`"), std::string::npos);
   compress::selectors().resize(compress::selectors().size() - 2);

@@ -44,8 +44,8 @@ TEST(Options, CodecsOnTheWayToServersAndBack) {
   expect_refused({"--sync", "slimdp", "--local-aggregate", "2"},
                  "--sync slimdp has no use for it (--local-aggregate): leave it out, or take --sync ps");
   expect_refused(
-      {"--sync", "ps", "--local-aggregate", "2", "--allreduce", "mpi"},
-      "MPI's own allreduce joins all ranks, and no group of them (--local-aggregate): take --allreduce ring");
+      {"--sync", "ps", "--local-aggregate", "2", "--allreduce", "nccl"},
+      "NCCL joins all ranks, and no group of them (--local-aggregate): take --allreduce ring");
   expect_refused({"--truncate-weights", "16"},
                  "--sync allreduce has no use for it (--truncate-weights): leave it out, or take --sync ps");
   expect_refused({"--sync", "ps", "--truncate-weights", "32"},
@@ -53,33 +53,16 @@ TEST(Options, CodecsOnTheWayToServersAndBack) {
 }
 
 TEST(Options, OfStrategiesThatSendLittleAreRead) {
-  const TrainOptions o = parse({"--sync",
-                                "redsync",
-                                "--density",
-                                "0.01",
-                                "--selector",
-                                "search",
-                                "--qrgc",
-                                "--no-qrgc-feedback",
-                                "--no-mask",
-                                "--warmup",
-                                "ramp:3",
-                                "--index-coding",
-                                "delta",
-                                "--sparse-reduce",
-                                "split",
-                                "--ledger",
-                                "--dump-gradients",
-                                "dump",
-                                "--workers",
-                                "2",
-                                "--link",
-                                "100mbit,1ms"});
+  const TrainOptions o = parse({"--sync",     "redsync",  "--density",        "0.01",
+                                "--selector", "search",   "--qrgc",           "--no-qrgc-feedback",
+                                "--no-mask",  "--warmup", "ramp:3",           "--index-coding",
+                                "delta",      "--ledger", "--dump-gradients", "dump",
+                                "--workers",  "2",        "--link",           "100mbit,1ms"});
   EXPECT_EQ(o.sync, "redsync");
   const dist::SparseOptions& sparse = of<SparseExchange>(o).options;
   EXPECT_DOUBLE_EQ(sparse.density, 0.01);
   EXPECT_EQ(sparse.selector, "search");
-  EXPECT_TRUE(sparse.quantised && sparse.delta && sparse.split);
+  EXPECT_TRUE(sparse.quantised && sparse.delta);
   EXPECT_FALSE(sparse.feedback || sparse.masking);
   EXPECT_EQ(sparse.warmup->to_string(), "ramp:3");
   EXPECT_DOUBLE_EQ(*trainer_options(o).seconds_per_byte, 8e-8);
@@ -90,7 +73,7 @@ TEST(Options, OfStrategiesThatSendLittleAreRead) {
   EXPECT_DOUBLE_EQ(d.density, 0.001);
   EXPECT_EQ(d.selector, "paper");
   EXPECT_TRUE(d.feedback && d.masking);
-  EXPECT_FALSE(d.quantised || d.delta || d.split || d.warmup || plain.trainer.ledger_every);
+  EXPECT_FALSE(d.quantised || d.delta || d.warmup || plain.trainer.ledger_every);
   EXPECT_DOUBLE_EQ(of<SparseExchange>(parse({"--sync", "strom", "--threshold", "0.5"})).options.threshold, 0.5);
   EXPECT_EQ(parse({"--sync", "dgc", "--ledger", "7"}).trainer.ledger_every, 7);
 }
@@ -186,9 +169,6 @@ TEST(Options, OfErrorFeedbackOfMomentum) {
 
 TEST(Options, WhatIsSentLittleTravelsByNcclToo) {
   EXPECT_EQ(parse({"--sync", "redsync", "--allreduce", "nccl"}).trainer.plan.allreduce, "nccl");
-  expect_refused({"--sync", "redsync", "--allreduce", "nccl", "--sparse-reduce", "split"},
-                 "NCCL carries what all send to all (--sparse-reduce split with --allreduce nccl): take "
-                 "--sparse-reduce allgather, or --allreduce ring");
 }
 
 TEST(Options, OfStrategiesThatSendLittleAreRefusedElsewhere) {

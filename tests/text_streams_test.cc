@@ -4,7 +4,7 @@
 #include <numeric>
 #include <set>
 
-#include "data/text.h"
+#include "data/text_blocks.h"
 
 namespace laconic {
 namespace {

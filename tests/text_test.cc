@@ -75,7 +75,7 @@ TEST_F(Text, TakesTheNamesThatArchivesUse) {
       file.replace(file.find("train"), 5, part);
       own.write(file, {'a', '\n'});
     }
-    for (const char* other : {"README.txt", "train.md", "training.txt", "train"})
+    for (const char* other : {"README.txt", "train.md", "training.txt", "train", "x.train.txt."})
       own.write(other, {'a', ' ', 'a', '\n'});
     EXPECT_EQ(load_text(own.path()).train.size(), 2u);
   }

@@ -13,10 +13,10 @@
 
 #include "core/function.h"
 #include "core/raw.h"
-#include "data/mnist.h"
+#include "data/image_dataset.h"
 #include "data/synthetic.h"
 #include "dist/engine/busy.h"
-#include "dist/method/allreduce/allreduce_sync.h"
+#include "dist/method/allreduce_sync.h"
 #include "layers/models/zoo.h"
 #include "tests/cuda_devices.h"
 #include "tests/error_of.h"

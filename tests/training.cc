@@ -150,8 +150,6 @@ Outcome train(const Recipe& recipe) {
       if (info.receipt) outcome.plans.push_back(*info.receipt);
     }
     void on_ranks(const RanksReport& r) override { outcome.ranks.push_back(r); }
-    void on_contradiction(const Contradiction& c) override { outcome.contradictions.push_back(c); }
-    void on_plan(const dist::Receipt& r) override { outcome.plans.push_back(r); }
     Outcome& outcome;
   };
   Outcome outcome;

@@ -58,9 +58,8 @@ struct Outcome {
   std::vector<std::map<std::string, std::vector<float>>> buffers;  ///< by rank
   std::vector<StepReport> steps;
   std::vector<EvalReport> evals;
-  std::vector<Contradiction> contradictions;
   std::vector<RanksReport> ranks;
-  std::vector<dist::Receipt> plans;  ///< the first, if it was chosen, and those that took its place
+  std::vector<dist::Receipt> plans;  ///< the one that was chosen, if one was
   RunSummary summary;
 };
 

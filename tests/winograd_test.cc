@@ -1,4 +1,4 @@
-#include "core/cpu/winograd.h"
+#include "core/cpu/convolutions.h"
 
 #include <gtest/gtest.h>
 

@@ -9,6 +9,7 @@
 
 #include "apps/bench/cost_fit.h"
 #include "apps/bench/harness.h"
+#include "apps/bench/mpi_sums.h"
 #include "apps/common/machine.h"
 #include "apps/training/options.h"
 #include "apps/common/version.h"
@@ -31,7 +32,7 @@ struct Contestant {
   std::string name;
   std::function<Task<>(Communicator&, Slice<float>)> run{};
   std::function<Cost(int N, double bytes)> cost{};  ///< none of MPI's
-  std::string native{};                             ///< what prepare_native takes, if it is MPI's
+  std::string native{};                             ///< what make_mpi_sums takes, if it is MPI's
   int slot = 0;
 
   bool is_mpi() const { return !cost; }
@@ -54,10 +55,8 @@ Contestant contestant(const std::string& name) {
                         ":2");
     if (kind.carrier == Carrier::messages) ours += kind.form() + ", ";
   }
-  const auto native = [&](const std::string& which) { return Contestant{name, native_allreduce, {}, which}; };
-  if (name == "mpi") return native("blocking");
-  if (name == "mpi:nonblocking") return native("");
-  if (name.starts_with("mpi:")) return native("blocking:" + name.substr(4));
+  if (name == "mpi") return {.name = name};
+  if (name.starts_with("mpi:")) return {.name = name, .native = name.substr(4)};
   throw UsageError(concat("unknown algorithm '", name, "' (--algorithms): there are ", ours,
                           "and under laconic launch mpi, mpi:nonblocking, mpi:ring, mpi:recursive_doubling, "
                           "mpi:rabenseifner and MPI's other ones"));
@@ -193,7 +192,8 @@ std::array<Fusion, 3> fusion(Worker& w, int blocks) {
   return best;
 }
 
-std::string network() {
+std::string network(const std::optional<dist::LinkOptions>& link) {
+  if (link) return "threads, " + link->to_string() + " (emulated)";
   if (dist::ranks_under_mpirun() == 0) return "threads of one process";
   const char* btl = std::getenv("OMPI_MCA_btl");
   return btl == nullptr ? "MPI, btl as it chooses" : concat("MPI, btl ", btl);
@@ -215,14 +215,22 @@ Cells figures(const Measured& m, int N) {
 }
 
 void bench_on(Worker& w, const Bench& bench, std::vector<Contestant> contestants, const std::vector<std::size_t>& sizes,
-              int blocks, double block_seconds) {
+              int blocks, double block_seconds, const std::string& network) {
   require<UsageError>(w.size > 1,
                       "one rank has nobody to talk to (laconic bench allreduce): start it by laconic launch "
                       "-n 4 laconic bench allreduce, or give --workers 4");
   for (Contestant& c : contestants) {
     c.slot = w.engine.reserve_slots(1);
     if (!c.is_mpi()) continue;
-    w.engine.run("prepare", [&](Communicator& comm) { return dist::prepare_native(comm, c.slot, 1, c.native); });
+    std::shared_ptr<MpiSums> mpi;
+    w.engine.run("preparing MPI", [&](Communicator&) -> Task<> {
+      mpi = make_mpi_sums(c.native);
+      co_return;
+    });
+    c.run = [mpi](Communicator&, Slice<float> x) -> Task<> {
+      mpi->sum(x);
+      co_return;
+    };
   }
   // Zeros stay zeros, however often they are added.
   std::vector<float> memory(*std::max_element(sizes.begin(), sizes.end()) / sizeof(float), 0.0f);
@@ -244,7 +252,7 @@ void bench_on(Worker& w, const Bench& bench, std::vector<Contestant> contestants
   bench.say(fmt::format(
       "laconic bench allreduce   {} ranks, {} | {}, laconic {} | alpha {:.2f} us, beta {:.4f} ns/B, gamma {:.4f} ns/B "
       "(fitted)",
-      w.size, network(), machine(), version(), link.alpha * 1e6, link.beta * 1e9, link.gamma * 1e9));
+      w.size, network, machine(), version(), link.alpha * 1e6, link.beta * 1e9, link.gamma * 1e9));
   ResultTable table(bench.markdown);
   for (const Measured& m : rows) table.add(figures(m, w.size));
   bench.show(table);
@@ -255,7 +263,7 @@ void bench_on(Worker& w, const Bench& bench, std::vector<Contestant> contestants
                   with_interval(asked, "{:.1f}", 1e6), kTensors, one_by_one.text(), together.text(), fused.text(),
                   one_by_one.time.value / fused.time.value));
   bench.finish({{"machine", machine()},
-                {"network", network()},
+                {"network", network},
                 {"ranks", w.size},
                 {"alpha_seconds", link.alpha},
                 {"beta_seconds_per_byte", link.beta},
@@ -275,6 +283,7 @@ void bench_on(Worker& w, const Bench& bench, std::vector<Contestant> contestants
 
 int bench_allreduce(const std::vector<std::string>& arguments) {
   std::vector<std::string> sizes{"4KiB", "16KiB", "64KiB", "256KiB", "1MiB", "4MiB", "16MiB", "64MiB"}, algorithms;
+  std::string link_text;
   int workers = 0, blocks = 15;
   double block_seconds = 0.05;
   Bench bench("allreduce",
@@ -286,6 +295,7 @@ int bench_allreduce(const std::vector<std::string>& arguments) {
                "(MPI_Allreduce as Open MPI chooses), mpi:A (its algorithm A), mpi:nonblocking (MPI_Iallreduce) [all "
                "but MPI's slow ones]");
   bench.option("--workers", workers, "N", "threads of this process instead of MPI", CLI::Range(2, 1024));
+  bench.option("--link", link_text, "RATE,LATENCY", "of these threads' emulated network [none]");
   bench.option("--blocks", blocks, "K", "turns per algorithm and size [15]", CLI::Range(1, 10000));
   bench.option("--block-seconds", block_seconds, "S", "length of a turn [0.05]", number_from_to(1e-3, 1e4));
   if (const auto done = bench.parse(arguments)) return *done;
@@ -305,8 +315,11 @@ int bench_allreduce(const std::vector<std::string>& arguments) {
   std::vector<std::size_t> bytes;
   for (const std::string& size : sizes) bytes.push_back(bytes_named(size));
   ::setenv("OMPI_MCA_coll_tuned_use_dynamic_rules", "1", 0);  // else MPI's algorithms cannot be chosen
-  dist::run_workers({.workers = workers},
-                    [&](Worker& w) { bench_on(w, bench, contestants, bytes, blocks, block_seconds); });
+  std::optional<dist::LinkOptions> link;
+  if (!link_text.empty()) link = dist::LinkOptions{.all = dist::LinkSpec::parse(link_text, "--link")};
+  dist::run_workers({.workers = workers, .link = link}, [&](Worker& w) {
+    bench_on(w, bench, contestants, bytes, blocks, block_seconds, network(link));
+  });
   return 0;
 }
 

@@ -28,12 +28,12 @@ enum class Isa { best, avx2, portable };
 class Restricted {
  public:
   explicit Restricted(Isa isa) {
-    compress::cpu::allow_avx512(isa == Isa::best);
-    compress::cpu::allow_avx2(isa != Isa::portable);
+    compress::cpu::avx512_allowed = isa == Isa::best;
+    compress::cpu::avx2_allowed = isa != Isa::portable;
   }
   ~Restricted() {
-    compress::cpu::allow_avx512(true);
-    compress::cpu::allow_avx2(true);
+    compress::cpu::avx512_allowed = true;
+    compress::cpu::avx2_allowed = true;
   }
   Restricted(const Restricted&) = delete;
   Restricted& operator=(const Restricted&) = delete;

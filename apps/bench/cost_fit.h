@@ -5,15 +5,7 @@
 
 namespace laconic {
 
-/// The model of a network: time = messages alpha + bytes beta + bytes_added gamma.
-struct LinkModel {
-  double alpha = 0;  ///< s per message
-  double beta = 0;   ///< s per byte sent
-  double gamma = 0;  ///< s per byte added
-  double seconds(const dist::Cost& cost) const {
-    return cost.messages * alpha + cost.bytes * beta + cost.bytes_added * gamma;
-  }
-};
+using dist::LinkModel;
 
 /// Something that was timed and has a cost function.
 struct Timed {

@@ -4,15 +4,14 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "apps/bench/bench.h"
+#include "apps/common/tools.h"
 #include "apps/bench/cuda/device_clock.h"
 #include "apps/training/device_options.h"
-#include "apps/common/subcommand.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/base/processor.h"
-#include "core/base/scratch_folder.h"
+#include "core/base/atomic_file.h"
 #include "core/stream.h"
 #include "core/tensor.h"
 
@@ -26,10 +25,7 @@ constexpr Subcommand kBenchmarks[] = {
     {"ops", "operations on tensors, and what recording them costs", bench_ops},
     {"allreduce", "our allreduces and MPI's in turns, over threads or MPI", bench_allreduce},
     {"select", "choosing what to send, and packing it, in passes over the tensor", bench_select},
-    {"union", "how sparse traffic grows with the number of workers", bench_union},
     {"codec", "speed of codecs on one core, beside memcpy and general compressors", bench_codec},
-    {"pipeline", "photographs decoded and augmented per second, beside torchvision", bench_pipeline},
-    {"link", "how well the emulated link keeps its times", bench_link},
 };
 
 double timed(const Contender& c) {

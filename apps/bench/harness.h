@@ -10,7 +10,7 @@
 
 #include "apps/launch/child_process.h"
 #include "apps/compare/result_table.h"
-#include "apps/common/subcommand.h"
+#include "apps/common/tools.h"
 #include "apps/common/text.h"
 #include "core/device.h"
 #include "core/tensor.h"
@@ -120,9 +120,6 @@ int bench_layers(const std::vector<std::string>& arguments);
 int bench_ops(const std::vector<std::string>& arguments);
 int bench_allreduce(const std::vector<std::string>& arguments);
 int bench_select(const std::vector<std::string>& arguments);
-int bench_union(const std::vector<std::string>& arguments);
 int bench_codec(const std::vector<std::string>& arguments);
-int bench_pipeline(const std::vector<std::string>& arguments);
-int bench_link(const std::vector<std::string>& arguments);
 
 }  // namespace laconic

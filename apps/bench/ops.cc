@@ -8,7 +8,7 @@
 #include "core/base/clock.h"
 #include "core/base/json.h"
 #include "core/ops/functions.h"
-#include "core/ops/matmul.h"
+#include "core/ops/linear.h"
 #include "core/ops/reduce.h"
 #include "core/ops/reshape.h"
 #include "core/base/parallel.h"
@@ -79,6 +79,64 @@ std::string name_of(const TimedOperation& op) {
 
 std::string shape_text(const Shape& shape) { return fmt::format("{}", fmt::join(shape.dims(), ",")); }
 
+/// Times operations, in turns with PyTorch where it is there.
+class TimedOperations {
+ public:
+  TimedOperations(ChildProcess* torch, int rounds) : torch_(torch), rounds_(rounds) {}
+
+  /// Adds a cell with what is to be seen: how many times as fast as the peer, or microseconds.
+  ///   tape  so often the operation is applied to its own result before all goes backward; 0: once, and not recorded
+  void measure(const TimedOperation& op, const Shape& shape, int tape, const std::string& head, Cells& cells) {
+    const Tensor x = numbers(shape), y = numbers(op.other == Other::same  ? shape
+                                                 : op.other == Other::row ? Shape{shape[1]}
+                                                                          : Shape{shape[0], 1});
+    const auto leaf = std::make_shared<Leaf>();
+    const auto once = [&] {
+      if (tape == 0) {
+        const NoGrad no_grad;
+        op.f(x, y);
+        return;
+      }
+      Tensor h = with_gradient(x, leaf);
+      for (int i = 0; i < tape; ++i) h = op.f(h, y);
+      leaf->written = false;
+      sum(h).backward();
+    };
+    std::vector<Contender> all{contender("laconic", [&](int runs) {
+      const auto begin = Clock::now();
+      for (int i = 0; i < runs; ++i) once();
+      return seconds_since(begin) / runs;
+    })};
+    if (torch_ != nullptr) {
+      torch_->ask(fmt::format("set {} {} {} {}", tape, shape_text(shape), shape_text(y.shape()), op.expression));
+      all.push_back(contender("torch", [this](int runs) {
+        return json_from(torch_->ask(fmt::format("run {}", runs)), "the peer's answer").at("seconds").get<double>();
+      }));
+    }
+    run_in_turns(all, rounds_, /*least_seconds=*/0);  // a turn is a block
+    const auto us = [tape](const Contender& c) { return 1e3 * c.milliseconds() / std::max(1, tape); };
+    Cells row{{"", "operation", name_of(op)}, {"", "elements", shape.elements()}, {"", "us", us(all[0])}};
+    if (torch_ != nullptr) {
+      row.emplace_back("", "torch_us", us(all[1]));
+      row.emplace_back("", "speed", ratio(all[1], all[0]));
+      cells.emplace_back(head, "", ratio(all[1], all[0]));
+    } else {
+      cells.emplace_back(head, "", us(all[0]), "{:.2f}");
+    }
+    figures_.add(std::move(row));
+  }
+  const Bench::Json& figures() { return figures_.objects(); }
+
+ private:
+  static Contender contender(const char* name, std::function<double(int)> seconds) {
+    return {.name = name, .by_own_clock = in_blocks(std::move(seconds), /*turn_seconds=*/0.02, 1 << 20)};
+  }
+
+  ChildProcess* const torch_;
+  const int rounds_;
+  ResultTable figures_{/*markdown=*/false};
+};
+
 }  // namespace
 
 int bench_ops(const std::vector<std::string>& arguments) {
@@ -97,68 +155,18 @@ int bench_ops(const std::vector<std::string>& arguments) {
     torch = start_peer({python, "-c", kTorchOpsSource, std::to_string(threads)}, torch_environment(threads));
   bench.say(machine());
 
-  ResultTable all_figures(/*markdown=*/false);
-  // Adds a cell with what is to be seen: how many times as fast as the peer, or microseconds.
-  const auto measure = [&](const TimedOperation& op, const Shape& shape, int tape, const std::string& head,
-                           Cells& cells) {
-    const Tensor x = numbers(shape), y = numbers(op.other == Other::same  ? shape
-                                                 : op.other == Other::row ? Shape{shape[1]}
-                                                                          : Shape{shape[0], 1});
-    const auto leaf = std::make_shared<Leaf>();
-    const auto once = [&] {
-      if (tape == 0) {
-        const NoGrad no_grad;
-        op.f(x, y);
-        return;
-      }
-      Tensor h = with_gradient(x, leaf);
-      for (int i = 0; i < tape; ++i) h = op.f(h, y);
-      leaf->written = false;
-      sum(h).backward();
-    };
-    constexpr double kTurn = 0.02;
-    std::vector<Contender> all{{.name = "laconic",
-                                .by_own_clock = in_blocks(
-                                    [&](int runs) {
-                                      const auto begin = Clock::now();
-                                      for (int i = 0; i < runs; ++i) once();
-                                      return seconds_since(begin) / runs;
-                                    },
-                                    kTurn, 1 << 20)}};
-    if (torch) {
-      torch->ask(fmt::format("set {} {} {} {}", tape, shape_text(shape), shape_text(y.shape()), op.expression));
-      all.push_back({.name = "torch",
-                     .by_own_clock = in_blocks(
-                         [&](int runs) {
-                           return json_from(torch->ask(fmt::format("run {}", runs)), "the peer's answer")
-                               .at("seconds")
-                               .get<double>();
-                         },
-                         kTurn, 1 << 20)});
-    }
-    run_in_turns(all, rounds, /*least_seconds=*/0);  // a turn is a block
-    const auto us = [tape](const Contender& c) { return 1e3 * c.milliseconds() / std::max(1, tape); };
-    Cells row{{"", "operation", name_of(op)}, {"", "elements", shape.elements()}, {"", "us", us(all[0])}};
-    if (torch) {
-      row.emplace_back("", "torch_us", us(all[1]));
-      row.emplace_back("", "speed", ratio(all[1], all[0]));
-      cells.emplace_back(head, "", ratio(all[1], all[0]));
-    } else {
-      cells.emplace_back(head, "", us(all[0]), "{:.2f}");
-    }
-    all_figures.add(std::move(row));
-  };
+  TimedOperations operations(torch.get(), rounds);
   const char* const what = torch ? "times as fast as PyTorch (95 %)" : "us";
-  ResultTable table(bench.markdown);
-  table.title(fmt::format("forward, by the number of elements, {}: {}", bench.computed_by(threads), what));
   const auto first_cell = [&](const TimedOperation& op) {
     return Cells{{"operation", "", bench.markdown ? name_of(op) : fmt::format("{:<30}", name_of(op))}};
   };
+  ResultTable table(bench.markdown);
+  table.title(fmt::format("forward, by the number of elements, {}: {}", bench.computed_by(threads), what));
   for (const TimedOperation& op : kLarge) {
     Cells cells = first_cell(op);
     for (const int power : powers) {
       const std::int64_t columns = std::int64_t{1} << std::min(power / 2, 10);
-      measure(op, {(std::int64_t{1} << power) / columns, columns}, 0, fmt::format("2^{}", power), cells);
+      operations.measure(op, {(std::int64_t{1} << power) / columns, columns}, 0, fmt::format("2^{}", power), cells);
     }
     table.add(std::move(cells));
     bench.show(table);
@@ -167,11 +175,11 @@ int bench_ops(const std::vector<std::string>& arguments) {
   recorded.title(fmt::format("forward and backward, recorded, one operation among {}, 16 elements: {}", kTape, what));
   for (const TimedOperation& op : kSmall) {
     Cells cells = first_cell(op);
-    measure(op, {4, 4}, kTape, "2^4", cells);
+    operations.measure(op, {4, 4}, kTape, "2^4", cells);
     recorded.add(std::move(cells));
     bench.show(recorded);
   }
-  return bench.finish({{"threads", threads}, {"results", all_figures.objects()}});
+  return bench.finish({{"threads", threads}, {"results", operations.figures()}});
 }
 
 }  // namespace laconic

@@ -4,8 +4,9 @@
 #include <functional>
 #include <limits>
 
-#include "compress/choose/magnitude.h"
-#include "compress/choose/select_steps.h"
+#include "compress/select/selection.h"
+#include "compress/select/filter.h"
+#include "compress/select/search.h"
 #include "core/cpu/simd.h"
 #include "core/base/error.h"
 #include "core/base/parallel.h"
@@ -23,7 +24,7 @@ std::vector<std::int32_t> keys_of(Slice<const float> values, Sign sign) {
 }
 
 /// 1 <= k <= keys.size(). Changes the order of keys.
-steps::RankCut nth_cut(std::vector<std::int32_t>& keys, std::size_t k) {
+RankCut nth_cut(std::vector<std::int32_t>& keys, std::size_t k) {
   const auto at = keys.begin() + static_cast<std::ptrdiff_t>(k - 1);
   std::nth_element(keys.begin(), at, keys.end(), std::greater<>());
   return {*at, k - static_cast<std::size_t>(std::count_if(keys.begin(), at, [&](auto key) { return key > *at; }))};
@@ -35,7 +36,7 @@ void keep_top(std::size_t k, Sign sign, Selection& out) {
   const Slice<const float> values = slice(std::as_const(out.values));
   std::vector<std::int32_t> keys = keys_of(values, sign);
   Selection top;
-  steps::take(values, sign, nth_cut(keys, k), top);
+  take(values, sign, nth_cut(keys, k), top);
   for (std::uint32_t& i : top.indices) i = out.indices[i];
   top.passes = out.passes;
   out = std::move(top);
@@ -60,11 +61,11 @@ void nth_element(Slice<const float> values, std::size_t k, Sign sign, const Resi
   std::vector<std::int32_t> keys = keys_of(values, sign);
   out.passes += 2;
   k = std::min(k, keys.size());
-  if (k > 0) steps::take(values, sign, nth_cut(keys, k), out);
+  if (k > 0) take(values, sign, nth_cut(keys, k), out);
 }
 
 void radix_histogram(Slice<const float> values, std::size_t k, Sign sign, const ResidualStats&, Selection& out) {
-  steps::RankCut cut{0, k};
+  RankCut cut{0, k};
   int above = 31;  // the bits from here on are decided
   for (const int bits : {11, 10, 10}) {
     const int shift = above - bits;
@@ -88,7 +89,7 @@ void radix_histogram(Slice<const float> values, std::size_t k, Sign sign, const 
     above = shift;
   }
   ++out.passes;
-  steps::take(values, sign, cut, out);
+  take(values, sign, cut, out);
 }
 
 void trimmed(Slice<const float> values, std::size_t k, Sign sign, const ResidualStats& stats, Selection& out) {
@@ -97,7 +98,7 @@ void trimmed(Slice<const float> values, std::size_t k, Sign sign, const Residual
   float threshold = 0, before = std::numeric_limits<float>::infinity();
   std::size_t nnz = 0;
   do {
-    threshold = steps::threshold_at(ratio, sign, stats);
+    threshold = threshold_at(ratio, sign, stats);
     if (!(threshold >= 0 && threshold < before)) {  // below 0, all equal, or nothing finite
       threshold = -1;
       break;
@@ -113,7 +114,7 @@ void trimmed(Slice<const float> values, std::size_t k, Sign sign, const Residual
 }
 
 void search(Slice<const float> values, std::size_t k, Sign sign, const ResidualStats& stats, Selection& out) {
-  const float threshold = steps::bisect(k, sign, stats, [&](std::int32_t key) {
+  const float threshold = bisect(k, sign, stats, [&](std::int32_t key) {
     ++out.passes;
     return count_from(values, sign, key);
   });

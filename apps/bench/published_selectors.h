@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "compress/choose/selector.h"
+#include "compress/select/selector.h"
 
 namespace laconic::compress {
 
@@ -17,7 +17,7 @@ namespace laconic::compress {
 ///       settled: ratio = 1 - eps;
 ///       do { threshold = mean + ratio (max - mean);  nnz = count(|x| > threshold);  ratio -= eps } while (nnz < k),
 ///       eps = 0.2. Where the threshold falls below 0, or does not fall (all equal), all survive.
-///   search-steps     RedSync Algorithm 3 (steps::bisect). The set of `search`
+///   search-steps     RedSync Algorithm 3 (bisect). The set of `search`
 const std::vector<SelectorKind>& published_selectors();
 /// Finds one of them.   throws Error if there is none
 const SelectorKind& published_selector(const std::string& name);

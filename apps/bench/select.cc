@@ -12,12 +12,12 @@
 #include "apps/common/machine.h"
 #include "apps/torch_topk_source.h"
 #include "apps/common/values.h"
-#include "compress/choose/selector.h"
+#include "compress/select/selector.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/base/parallel.h"
 #include "core/base/parse.h"
-#include "core/base/scratch_folder.h"
+#include "core/base/atomic_file.h"
 #include "core/stream.h"
 #include "dist/plan/choice.h"
 #include "dist/collective/ring_allreduce.h"
@@ -53,25 +53,52 @@ struct Way {
   StateDict fresh{};
 };
 
-Bench::Json bench_selection(const SelectBench& bench, const std::string& data, std::int64_t elements, int threads) {
-  const Device device = bench.device;
-  const bool on_gpu = bench.on_gpu();
-  const Tensor host = select_data(data, elements), v = copied_to(host, device);
-  const std::int64_t n = v.elements();
-  const std::size_t k = bench.count(n);
-  const compress::ResidualStats stats = compress::residual_stats(v.slice());
+enum class Prior { nothing, itself, floor, candidates };  // known: of an earlier step, or out of the residual pass
 
-  std::vector<Contender> all;
-  std::vector<std::unique_ptr<Way>> ways;
-  if (!on_gpu) all.push_back({.name = "read pass", .run = [&] { compress::read_pass(v.data<float>(), n); }});
-  enum class Prior { nothing, itself, floor, candidates };  // known: of an earlier step, or out of the residual pass
-  const auto add = [&](const std::string& name, std::unique_ptr<compress::Selector> selector, Prior prior,
-                       int most_rounds = 1 << 20) {
-    Way& way = *ways.emplace_back(std::make_unique<Way>(Way{std::move(selector)}));
-    const auto select = [&way, &v, &stats, k, prior] {
-      way.selector->select({.values = v.slice(),
-                            .k = k,
-                            .stats = &stats,
+/// Selectors of one tensor, in turns.
+class Selections {
+ public:
+  Selections(const SelectBench& bench, const std::string& data, std::int64_t elements, int threads)
+      : bench_(bench),
+        data_(data),
+        threads_(threads),
+        on_gpu_(bench.on_gpu()),
+        host_(select_data(data, elements)),
+        v_(copied_to(host_, bench.device)),
+        n_(v_.elements()),
+        k_(bench.count(n_)),
+        stats_(compress::residual_stats(v_.slice())) {}
+
+  Bench::Json measure() {
+    if (!on_gpu_) all_.push_back({.name = "read pass", .run = [this] { compress::read_pass(v_.data<float>(), n_); }});
+    for (const auto& [title, name] : {std::pair{"exact", "exact"}, {"Algorithm 3", "search"}}) {
+      add(concat(title, ", candidates from the residual pass"), make_selector(name), Prior::candidates);
+      // Without candidates a device reads all values, whatever it knows.
+      if (!on_gpu_) add(concat(title, ", floor of an earlier step"), make_selector(name), Prior::floor);
+      add(concat(title, ", nothing known"), make_selector(name), Prior::nothing);
+    }
+    // The reuse step alone: the selector that has just searched.
+    add("sampled, threshold reused", make_selector("sampled"), Prior::itself);
+    if (bench_.baselines) add_baselines();
+    if (!bench_.with_torch.empty()) add_torch();
+    if (on_gpu_) beside_a_copy(all_, v_);
+    run_in_turns(all_, bench_.rounds);
+#ifdef LACONIC_CUB
+    if (cubs_)
+      require<Error>(on_host(ways_[0]->chosen.all_indices()) == on_host({cubs_, k_, bench_.device}),
+                     "bench select: CUB's ", k_, " largest of ", n_, " are others than ours.");
+#endif
+    return shown();
+  }
+
+ private:
+  void add(const std::string& name, std::unique_ptr<compress::Selector> selector, Prior prior,
+           int most_rounds = 1 << 20) {
+    Way& way = *ways_.emplace_back(std::make_unique<Way>(Way{std::move(selector)}));
+    const auto select = [this, &way, prior] {
+      way.selector->select({.values = v_.slice(),
+                            .k = k_,
+                            .stats = &stats_,
                             .candidates = prior == Prior::candidates ? &way.candidates : nullptr},
                            way.chosen);
     };
@@ -80,95 +107,98 @@ Bench::Json bench_selection(const SelectBench& bench, const std::string& data, s
     if (prior == Prior::itself) way.selector->save(way.fresh);
     if (prior == Prior::candidates) {
       // The residual pass with a gradient of zeros: the same values again.
-      const Tensor zeros = Tensor::zeros({n}, DType::f32, device), copy = copied_to(v, device);
-      way.selector->prepare(way.candidates, k);
+      const Tensor zeros = Tensor::zeros({n_}, DType::f32, bench_.device), copy = copied_to(v_, bench_.device);
+      way.selector->prepare(way.candidates, k_);
       compress::accumulate_residual({zeros.slice(), {}, {}, copy.slice(), 0}, {}, 1.0f, &way.candidates);
     }
     Contender c{.name = name, .run = select, .most_rounds = most_rounds};
     if (prior == Prior::nothing || prior == Prior::itself) c.before = [&way] { way.selector->load(way.fresh); };
-    all.push_back(std::move(c));
-  };
-  for (const auto& [title, name] : {std::pair{"exact", "exact"}, {"Algorithm 3", "search"}}) {
-    add(concat(title, ", candidates from the residual pass"), make_selector(name), Prior::candidates);
-    // Without candidates a device reads all values, whatever it knows.
-    if (!on_gpu) add(concat(title, ", floor of an earlier step"), make_selector(name), Prior::floor);
-    add(concat(title, ", nothing known"), make_selector(name), Prior::nothing);
+    all_.push_back(std::move(c));
   }
-  // The reuse step alone: the selector that has just searched.
-  add("sampled, threshold reused", make_selector("sampled"), Prior::itself);
-  if (bench.baselines) {
-    const int few = n > (1 << 22) ? 3 : 5;
+
+  void add_baselines() {
+    const int few = n_ > (1 << 22) ? 3 : 5;
     add("radix select, scan and scatter", make_selector("radix"), Prior::nothing, few);
-    if (!on_gpu)  // a device makes these sets as it makes those above
+    if (!on_gpu_)  // a device makes these sets as it makes those above
       for (const auto& [title, name] : {std::pair{"Algorithm 2 step by step", "trimmed-steps"},
                                         {"Algorithm 3 step by step", "search-steps"},
                                         {"radix select, histograms", "radix-histogram"},
                                         {"std::nth_element", "nth-element"}})
         add(title, compress::published_selector(name).make(), Prior::nothing, few);
-  }
 #ifdef LACONIC_CUB
-  const std::uint32_t* cubs = nullptr;
-  if (on_gpu && bench.baselines && n < (std::int64_t{1} << 31))
-    all.push_back(
-        {.name = "CUB radix sort",
-         .run = [&cubs, sort = cub_top_k(v.data<float>(), n, static_cast<std::int64_t>(k))] { cubs = sort(); },
-         .most_rounds = 5});
+    if (on_gpu_ && n_ < (std::int64_t{1} << 31))
+      all_.push_back(
+          {.name = "CUB radix sort",
+           .run = [this, sort = cub_top_k(v_.data<float>(), n_, static_cast<std::int64_t>(k_))] { cubs_ = sort(); },
+           .most_rounds = 5});
 #endif
-  std::unique_ptr<ChildProcess> torch;
-  if (!bench.with_torch.empty()) {
+  }
+
+  void add_torch() {
     const ScratchFolder folder("select");
     const std::string file = folder.path() + "/values";
     std::ofstream(file, std::ios::binary)
-        .write(reinterpret_cast<const char*>(host.data<float>()), static_cast<std::streamsize>(host.bytes()));
-    torch = start_peer({bench.with_torch, "-c", kTorchTopkSource, std::to_string(threads), to_string(device)},
-                       torch_environment(threads));
-    torch->ask("load " + file);
-    all.push_back(
-        {.name = "torch.topk", .most_rounds = 5, .by_own_clock = [&torch, k] {  // without the pipe between us
-           return json_from(torch->ask(fmt::format("run {}", k)), "the peer's answer").at("seconds").get<double>();
-         }});
+        .write(reinterpret_cast<const char*>(host_.data<float>()), static_cast<std::streamsize>(host_.bytes()));
+    torch_ = start_peer({bench_.with_torch, "-c", kTorchTopkSource, std::to_string(threads_), to_string(bench_.device)},
+                        torch_environment(threads_));
+    torch_->ask("load " + file);
+    all_.push_back({.name = "torch.topk", .most_rounds = 5, .by_own_clock = [this] {  // without the pipe between us
+                      return json_from(torch_->ask(fmt::format("run {}", k_)), "the peer's answer")
+                          .at("seconds")
+                          .get<double>();
+                    }});
   }
-  if (on_gpu) beside_a_copy(all, v);
-  run_in_turns(all, bench.rounds);
-#ifdef LACONIC_CUB
-  if (cubs)
-    require<Error>(on_host(ways[0]->chosen.all_indices()) == on_host({cubs, k, device}), "bench select: CUB's ", k,
-                   " largest of ", n, " are others than ours.");
-#endif
 
-  ResultTable table(bench.markdown);
-  table.title(fmt::format("{}, {} elements, top {}, {}", data, n, k, bench.computed_by(threads)));
-  const std::string passes = on_gpu ? "copies (95 %)" : "read passes (95 %)";
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const Contender& c = all[i];
-    const Way* const way = i > 0 && i - 1 < ways.size() ? ways[i - 1].get() : nullptr;
-    Cells row{
-        {"method", "name", c.name}, {"ms", "ms", c.milliseconds(), "{:.3f}"}, {passes, "passes", ratio(c, all[0])}};
-    if (way) {
-      row.emplace_back("tensor read", "tensor_read", way->chosen.passes);
-      row.emplace_back("chosen", "chosen", way->chosen.size());
+  Bench::Json shown() {
+    ResultTable table(bench_.markdown);
+    table.title(fmt::format("{}, {} elements, top {}, {}", data_, n_, k_, bench_.computed_by(threads_)));
+    const std::string passes = on_gpu_ ? "copies (95 %)" : "read passes (95 %)";
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      const Contender& c = all_[i];
+      const Way* const way = i > 0 && i - 1 < ways_.size() ? ways_[i - 1].get() : nullptr;
+      Cells row{
+          {"method", "name", c.name}, {"ms", "ms", c.milliseconds(), "{:.3f}"}, {passes, "passes", ratio(c, all_[0])}};
+      if (way) {
+        row.emplace_back("tensor read", "tensor_read", way->chosen.passes);
+        row.emplace_back("chosen", "chosen", way->chosen.size());
+      }
+      const auto bytes = static_cast<double>(v_.bytes());
+      const double reads = i == 0 ? 2 : way ? way->chosen.passes : 0;  // a copy moves the tensor twice
+      if (on_gpu_)
+        row.emplace_back("of the bandwidth", "", share_of_bandwidth(c, all_[0], reads * bytes, 2 * bytes), "{:.2f}");
+      table.add(row);
     }
-    const auto bytes = static_cast<double>(v.bytes());
-    const double reads = i == 0 ? 2 : way ? way->chosen.passes : 0;  // a copy moves the tensor twice
-    if (on_gpu)
-      row.emplace_back("of the bandwidth", "", share_of_bandwidth(c, all[0], reads * bytes, 2 * bytes), "{:.2f}");
-    table.add(row);
+    Bench::Json result{{"what", "selection"}, {"data", data_},       {"elements", n_},
+                       {"k", k_},             {"threads", threads_}, {"results", table.objects()}};
+    if (!on_gpu_) {
+      const dist::LinkSpec link = dist::LinkSpec::parse(bench_.link, "--link");
+      const LinkModel model{.alpha = 1e-9 * static_cast<double>(link.latency.count()),
+                            .beta = 8.0 / static_cast<double>(link.bits_per_second)};
+      const double dense = 1e3 * model.seconds(dist::ring_allreduce_cost(bench_.workers, 4.0 * static_cast<double>(n_)));
+      result["dense_ring_ms"] = dense;
+      table.add({{"method", "", fmt::format("dense ring, {} ranks, {} (computed)", bench_.workers, link.to_string())},
+                 {"ms", "", dense, "{:.3f}"},
+                 {passes, "", dense / all_[0].milliseconds(), "{:.1f}"}});
+    }
+    bench_.show(table);
+    return result;
   }
-  Bench::Json result{{"what", "selection"},       {"data", data}, {"elements", n}, {"k", k}, {"threads", threads},
-                     {"results", table.objects()}};
-  if (!on_gpu) {
-    const dist::LinkSpec link = dist::LinkSpec::parse(bench.link, "--link");
-    const LinkModel model{.alpha = 1e-9 * static_cast<double>(link.latency.count()),
-                          .beta = 8.0 / static_cast<double>(link.bits_per_second)};
-    const double dense = 1e3 * model.seconds(dist::ring_allreduce_cost(bench.workers, 4.0 * static_cast<double>(n)));
-    result["dense_ring_ms"] = dense;
-    table.add({{"method", "", fmt::format("dense ring, {} ranks, {} (computed)", bench.workers, link.to_string())},
-               {"ms", "", dense, "{:.3f}"},
-               {passes, "", dense / all[0].milliseconds(), "{:.1f}"}});
-  }
-  bench.show(table);
-  return result;
-}
+
+  const SelectBench& bench_;
+  const std::string data_;
+  const int threads_;
+  const bool on_gpu_;
+  const Tensor host_, v_;
+  const std::int64_t n_;
+  const std::size_t k_;
+  const compress::ResidualStats stats_;
+  std::vector<Contender> all_;
+  std::vector<std::unique_ptr<Way>> ways_;
+  std::unique_ptr<ChildProcess> torch_;
+#ifdef LACONIC_CUB
+  const std::uint32_t* cubs_ = nullptr;
+#endif
+};
 
 }  // namespace
 
@@ -223,7 +253,7 @@ int bench_select(const std::vector<std::string>& arguments) {
     set_kernel_threads(t);
     for (const std::int64_t n : sizes) {
       if (wants("selection"))
-        for (const auto& d : data) all.push_back(bench_selection(bench, d, n, t));
+        for (const auto& d : data) all.push_back(Selections(bench, d, n, t).measure());
       for (const auto& [name, measure] :
            {std::pair{"residual", &bench_residual}, {"scatter", &bench_scatter}, {"coding", &bench_codings}})
         if (wants(name)) all.push_back(measure(bench, n)), all.back()["threads"] = t;

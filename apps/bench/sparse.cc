@@ -5,9 +5,9 @@
 #include "apps/bench/published_selectors.h"
 #include "apps/bench/select.h"
 #include "apps/common/values.h"
-#include "compress/choose/selector.h"
+#include "compress/select/selector.h"
 #include "compress/sparse_message.h"
-#include "core/update.h"
+#include "core/raw.h"
 
 namespace laconic {
 namespace {

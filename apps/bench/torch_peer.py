@@ -58,23 +58,27 @@ class Classifier(nn.Module):
 
 
 def alexnet_32():
-    conv = lambda i, o, s=1: nn.Conv2d(i, o, 3, s, 1)
-    relu, pool = nn.ReLU, lambda: nn.MaxPool2d(2)
+    conv, relu, pool = lambda i, o, s=1: nn.Conv2d(i, o, 3, s, 1), nn.ReLU, lambda: nn.MaxPool2d(2)
     return Classifier(
         [conv(3, 64, 2), relu(), pool(), conv(64, 192), relu(), pool(), conv(192, 384), relu(), conv(384, 256), relu(),
          conv(256, 256), relu(), pool()],
         [nn.Dropout(), nn.Linear(1024, 4096), relu(), nn.Dropout(), nn.Linear(4096, 4096), relu(), nn.Linear(4096, 10)])
 
 
-def vgg16_32():
+def vgg16_features(batch_norm):
     features, channels = [], 3
     for c in [64, 64, 'M', 128, 128, 'M', 256, 256, 256, 'M', 512, 512, 512, 'M', 512, 512, 512, 'M']:
         if c == 'M':
             features.append(nn.MaxPool2d(2))
         else:
-            features += [nn.Conv2d(channels, c, 3, padding=1), nn.BatchNorm2d(c), nn.ReLU()]
+            features += [nn.Conv2d(channels, c, 3, padding=1), *([nn.BatchNorm2d(c)] if batch_norm else []), nn.ReLU()]
             channels = c
-    return Classifier(features, [nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)])
+    return features
+
+
+def vgg16_32():
+    return Classifier(vgg16_features(True),
+                      [nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)])
 
 
 class BasicBlock(nn.Module):
@@ -111,8 +115,7 @@ class CifarResNet(nn.Module):
         return self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1))
 
 
-# The large models are torchvision's where it is installed; those that it does not have, and without it those that are
-# short, stand here.
+# The large models are torchvision's where it is installed; what it does not have, and what is short, stands here.
 try:
     import torchvision.models as zoo
 except ImportError:
@@ -154,16 +157,9 @@ def alexnet_2012(groups, padding, normalize, classes=1000, hidden=4096):
 
 
 def vgg16(batch_norm=False, classes=1000, hidden=4096):
-    features, channels = [], 3
-    for c in [64, 64, 'M', 128, 128, 'M', 256, 256, 256, 'M', 512, 512, 512, 'M', 512, 512, 512, 'M']:
-        if c == 'M':
-            features.append(nn.MaxPool2d(2))
-        else:
-            features += [nn.Conv2d(channels, c, 3, padding=1), *([nn.BatchNorm2d(c)] if batch_norm else []), nn.ReLU()]
-            channels = c
-    return Pooled(features, 7,
-                  [nn.Linear(25088, hidden), nn.ReLU(), nn.Dropout(), nn.Linear(hidden, hidden), nn.ReLU(),
-                   nn.Dropout(), nn.Linear(hidden, classes)])
+    relu = nn.ReLU
+    return Pooled(vgg16_features(batch_norm), 7, [nn.Linear(25088, hidden), relu(), nn.Dropout(), nn.Linear(hidden, hidden),
+                                                  relu(), nn.Dropout(), nn.Linear(hidden, classes)])
 
 
 class GoogLeNet(nn.Module):
@@ -228,14 +224,10 @@ class GoogLeNet(nn.Module):
         return (logits, heads[1], heads[0]) if heads else logits  # torchvision's order
 
 
-class NoTorchvision(ImportError):
-    pass
-
-
 def torchvision_model(name, own=None, **options):
     if zoo is None and own is None:
-        raise NoTorchvision(f'{name} is torchvision\'s, which {sys.executable} does not have (--against torch): '
-                            f'install torchvision, or leave {name} out')
+        raise ImportError(f'{name} is torchvision\'s, which {sys.executable} does not have (--against torch): '
+                          f'install torchvision, or leave {name} out')
     return own() if zoo is None else getattr(zoo, name)(**options)
 
 
@@ -309,22 +301,15 @@ MODELS = {
     'hdc-2.5mb': (lambda: Hdc(2), (1, 28, 28)),
     'alexnet-32': (alexnet_32, (3, 32, 32)),
     'vgg16-32': (vgg16_32, (3, 32, 32)),
-    'resnet20': (lambda: CifarResNet(3), (3, 32, 32)),
-    'resnet32': (lambda: CifarResNet(5), (3, 32, 32)),
-    'resnet44': (lambda: CifarResNet(7), (3, 32, 32)),
-    'resnet56': (lambda: CifarResNet(9), (3, 32, 32)),
+    **{f'resnet{6 * n + 2}': (lambda n=n: CifarResNet(n), (3, 32, 32)) for n in (3, 5, 7, 9)},
     'alexnet': (lambda: torchvision_model('alexnet', alexnet), (3, 224, 224)),
     'alexnet-original': (lambda: alexnet_2012(2, 2, True), (3, 224, 224)),
     'alexnet-ungrouped': (lambda: alexnet_2012(1, 0, False), (3, 227, 227)),
     'vgg16': (lambda: torchvision_model('vgg16', vgg16), (3, 224, 224)),
     'vgg16_bn': (lambda: torchvision_model('vgg16_bn', lambda: vgg16(True)), (3, 224, 224)),
-    'resnet18': (lambda: torchvision_model('resnet18'), (3, 224, 224)),
-    'resnet34': (lambda: torchvision_model('resnet34'), (3, 224, 224)),
-    'resnet50': (lambda: torchvision_model('resnet50'), (3, 224, 224)),
-    'resnet101': (lambda: torchvision_model('resnet101'), (3, 224, 224)),
+    **{f'resnet{n}': (lambda n=n: torchvision_model(f'resnet{n}'), (3, 224, 224)) for n in (18, 34, 50, 101)},
     'googlenet': (GoogLeNet, (3, 224, 224)),
-    'googlenet-torchvision': (lambda: torchvision_model('googlenet', aux_logits=False, init_weights=False),
-                              (3, 224, 224)),
+    'googlenet-torchvision': (lambda: torchvision_model('googlenet', aux_logits=False, init_weights=False), (3, 224, 224)),
 }
 
 LANGUAGE_MODELS = {  # name: model, vocabulary, words per step, norm that the gradient is clipped to
@@ -347,19 +332,22 @@ def sgd(model, **rule):
         return torch.optim.SGD(model.parameters(), **rule)
 
 
+def fail(sentence):
+    print(json.dumps({'error': sentence}), flush=True)
+    sys.exit(1)
+
+
 def main():
     name, batch, threads, device, precision, layout = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:7]
-    gpu = device != 'cpu'
+    gpu, clip_norm = device != 'cpu', 0
     torch.set_num_threads(threads)
     if gpu:
         if not torch.cuda.is_available():
-            print(json.dumps({'error': f'the PyTorch of {sys.executable} finds no GPU (--against torch): install one '
-                                       'that is built with CUDA, or leave it out'}), flush=True)
-            sys.exit(1)
+            fail(f'the PyTorch of {sys.executable} finds no GPU (--against torch): install one that is built with CUDA, or '
+                 'leave it out')
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == 'tf32'
         torch.backends.cudnn.benchmark = True  # its best algorithms; ours are the heuristics', and deterministic
     torch.manual_seed(0)
-    clip_norm = 0
     if name in LANGUAGE_MODELS:
         make, vocabulary, words, clip_norm = LANGUAGE_MODELS[name]
         model, x, y = make(), *(torch.randint(0, vocabulary, size) for size in [(words, batch), (words * batch,)])
@@ -367,17 +355,16 @@ def main():
         make, image = MODELS[name]
         try:
             model = make()
-        except NoTorchvision as e:
-            print(json.dumps({'error': str(e)}), flush=True)
-            sys.exit(1)
+        except ImportError as e:
+            fail(str(e))
         x, y = torch.randn(batch, *image), torch.randint(0, 10, (batch,))
     if layout == 'channels_last':
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     model, x, y = model.to(device), x.to(device), y.to(device)
-    if isinstance(model, Gpt):
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-    else:
-        optimizer = sgd(model, lr=1e-3, momentum=0 if clip_norm else 0.9)
+    adamw = isinstance(model, Gpt)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True) if adamw else \
+        sgd(model, lr=1e-3, momentum=0 if clip_norm else 0.9)
+
     def step():
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast('cuda', torch.bfloat16) if precision == 'bf16' else contextlib.nullcontext():
@@ -394,9 +381,7 @@ def main():
             model = torch.compile(model)
             step()
         except Exception as e:  # PyTorch before 2.0 has no torch.compile, and there may be no C++ compiler
-            print(json.dumps({'error': f'torch.compile of PyTorch {torch.__version__} failed (--compile): '
-                                       f'{(str(e) or repr(e)).splitlines()[0]}'}), flush=True)
-            sys.exit(1)
+            fail(f'torch.compile of PyTorch {torch.__version__} failed (--compile): {(str(e) or repr(e)).splitlines()[0]}')
     print(json.dumps({'ready': True, 'version': torch.__version__,
                       'parameters': sum(p.numel() for p in model.parameters())}), flush=True)
     for line in sys.stdin:

@@ -9,7 +9,6 @@
 #include <fstream>
 
 #include "apps/common/version.h"
-#include "core/base/control_groups.h"
 #include "core/base/cores.h"
 #include "core/base/processor.h"
 #include "core/stream.h"

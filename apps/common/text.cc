@@ -141,13 +141,14 @@ std::pair<std::string, std::string> title_and_file(const std::string& argument) 
   return {argument.substr(0, first), argument.substr(first + 1)};
 }
 
-std::string wrapped(const std::vector<std::string>& words) {
+std::string wrapped(const std::vector<std::string>& words, const std::string& separator) {
   std::string text;
   std::size_t line = 0;
   for (const auto& word : words) {
-    if (!text.empty()) text += line + word.size() > 48 ? (line = 0, ",\n") : ", ";
+    const bool full = line + word.size() > 48;
+    if (!text.empty()) text += full ? separator.substr(0, separator.size() - 1) + "\n" : separator;
     text += word;
-    line += word.size() + 2;
+    line = (full ? 0 : line) + word.size() + separator.size();
   }
   return text;
 }

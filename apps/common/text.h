@@ -18,7 +18,7 @@ std::string join(const std::vector<std::string>& words, const char* separator);
 /// The words between separators, empty ones too; at least one.
 std::vector<std::string> split(const std::string& text, char separator);
 /// "a, b, c", broken into lines that fit beside the names of options in --help.
-std::string wrapped(const std::vector<std::string>& words);
+std::string wrapped(const std::vector<std::string>& words, const std::string& separator = ", ");
 
 /// A width in letters, not bytes: "…" counts one.
 std::size_t letters(const std::string& text);

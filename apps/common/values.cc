@@ -1,6 +1,5 @@
 #include "apps/common/values.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -105,13 +104,6 @@ Tensor read_values(const std::string& path, const std::string& name) {
   Tensor x = Tensor::empty({static_cast<std::int64_t>(bytes / 4)});
   file.read(0, bytes, x.data<float>());
   return x;
-}
-
-void ValuesFile::add_options(CLI::App& app, const std::string& name) {
-  app.add_option("file", path, "float32 values as they lie in memory, or a .safetensors file")
-      ->required()
-      ->type_name(name);
-  app.add_option("--tensor", tensor, "which one of a .safetensors file")->type_name("NAME");
 }
 
 Tensor values_named(const std::string& name, std::int64_t elements, const std::vector<std::string>& distributions) {

@@ -4,10 +4,6 @@
 
 #include "core/tensor.h"
 
-namespace CLI {
-class App;
-}
-
 namespace laconic {
 
 /// What is measured on, by name: one of `distributions`, of these,
@@ -35,15 +31,6 @@ inline Tensor select_data(const std::string& name, std::int64_t elements) {
 /// The float32 values of a file: raw, or a tensor of a safetensors file; or all in the files NAME.f32 of a folder.
 /// throws DataError: not there, of a length that is no multiple of 4, no such tensor, not float32, without values
 Tensor read_values(const std::string& path, const std::string& tensor);
-
-/// A file of values as tools are told of it: its path, and --tensor.
-struct ValuesFile {
-  std::string path, tensor;
-  /// Must outlive parsing. `name` is what --help calls the file.
-  void add_options(CLI::App& app, const std::string& name = "FILE");
-  /// See read_values().
-  Tensor read() const { return read_values(path, tensor); }
-};
 
 /// A copy of x on a device.
 inline Tensor copied_to(const Tensor& x, Device device) {

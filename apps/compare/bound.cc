@@ -1,14 +1,76 @@
 #include "apps/compare/bound.h"
 
-#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "compress/codecs.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
+#include "dist/predict/predictor.h"
 
 namespace laconic {
+namespace {
+
+/// The times of layers as all workers at work have them, in which a step without exchange takes `compute_seconds`.
+dist::LayerTimes scaled(dist::LayerTimes times, int micro_batches, double compute_seconds) {
+  double once_ms = 0, update_ms = 0;  // of a micro-batch, of a step
+  for (const auto& l : times.layers) {
+    once_ms += l.forward_ms + l.backward_ms;
+    for (const auto& p : l.parameters) update_ms += p.update_ms;
+  }
+  const double measured_ms = micro_batches * once_ms + update_ms;
+  const double factor = measured_ms > 0 ? 1e3 * compute_seconds / measured_ms : 0;
+  for (auto& l : times.layers) {
+    l.forward_ms *= factor, l.backward_ms *= factor;
+    for (auto& p : l.parameters) p.ready_ms *= factor, p.update_ms *= factor;
+  }
+  // Gradients of micro-batches before the last one stay at home, and hide no message.
+  if (micro_batches > 1)
+    times.layers.push_back({"earlier micro-batches", factor * (micro_batches - 1) * once_ms, 0, {}});
+  return times;
+}
+
+/// What of a plan a schedule is made of, as --dry-run --json prints it, and the parameters that it names.
+struct DescribedPlan {
+  DescribedPlan(const nlohmann::json& json, const dist::LayerTimes& times) {
+    std::map<std::string, std::int64_t> elements;
+    for (const auto& l : times.layers)
+      for (const auto& p : l.parameters) elements[p.name] = p.elements;
+    plan.codec = json.value("codec", "none");
+    for (const auto& described : json.at("buckets")) {
+      const auto names = described.at("parameters").get<std::vector<std::string>>();
+      dist::Bucket b{.first = static_cast<int>(parameters.size()), .count = static_cast<int>(names.size())};
+      b.allreduce = described.at("algorithm").get<std::string>(), b.pieces = described.value("pieces", 1);
+      b.name = names.size() > 1 ? names.front() + ".." + names.back() : names.at(0);
+      if (described.contains("rows")) b.rows = {0, 1};
+      dist::Bucket* const before = plan.buckets.empty() ? nullptr : &plan.buckets.back();
+      if (b.chunk() && before != nullptr && before->chunk() && before->name == b.name) {
+        b.first = before->first, b.rows.first = before->rows.first + 1;  // it is another chunk of this weight
+      } else {
+        for (const std::string& name : names) {
+          require<DataError>(elements.contains(name), "bound: the plan has a parameter ", name, " that no layer has");
+          b.elements += elements[name];
+          parameters.push_back(std::make_shared<Parameter>(Shape{elements[name]}, Role::linear, kGhost));
+          parameters.back()->info.name = name;
+        }
+      }
+      plan.buckets.push_back(std::move(b));
+    }
+    // A weight's chunks share its elements.
+    for (std::size_t i = plan.buckets.size(), chunks = 0; i-- > 0;) {
+      dist::Bucket& b = plan.buckets[i];
+      chunks = std::max(chunks, static_cast<std::size_t>(b.rows.first + b.rows.count));
+      if (!b.chunk()) continue;
+      const std::int64_t all = elements[b.name], n = static_cast<std::int64_t>(chunks);
+      b.elements = all * (b.rows.first + 1) / n - all * b.rows.first / n;
+      if (b.rows.first == 0) chunks = 0;
+    }
+  }
+
+  dist::Plan plan;
+  std::vector<std::shared_ptr<Parameter>> parameters;
+};
+
+}  // namespace
 
 Exchange exchange_of(const nlohmann::json& described, const std::optional<dist::LinkSpec>& rate) {
   Exchange e{described.value("workers", 1), rate, dist::overlap_named(described.value("overlap", "forward")),
@@ -22,80 +84,27 @@ Exchange exchange_of(const nlohmann::json& described, const std::optional<dist::
 }
 
 std::optional<dist::Replay> bound_of(const dist::LayerTimes& times, const std::string& plan, const Exchange& e,
-                                     double compute_seconds) {
+                                     double compute_seconds) try {
   if (!e.link) return std::nullopt;
-  const double bytes_per_second = static_cast<double>(e.link->bits_per_second) / 8;
-  const double latency = std::chrono::duration<double>(e.link->latency).count();
-
-  double once_ms = 0, update_ms = 0;  // of a micro-batch, of a step
-  for (const auto& l : times.layers) {
-    once_ms += l.forward_ms + l.backward_ms;
-    for (const auto& p : l.parameters) update_ms += p.update_ms;
-  }
-  const double measured_ms = e.accumulate * once_ms + update_ms;
-  const double scale = measured_ms > 0 ? compute_seconds / measured_ms : 0;  // ms to s, and to all workers at work
-  std::vector<dist::ReplayLayer> layers;
-  struct Place {
-    int layer = 0;
-    const dist::LayerTimes::Parameter* parameter = nullptr;
-  };
-  std::map<std::string, Place> places;
-  for (const auto& l : times.layers) {
-    for (const auto& p : l.parameters) places[p.name] = {static_cast<int>(layers.size()), &p};
-    layers.push_back({l.name, scale * l.forward_ms, scale * l.backward_ms});
-  }
-  // Gradients of micro-batches before the last one stay at home, and hide no message.
-  if (e.accumulate > 1) layers.push_back({"earlier micro-batches", scale * (e.accumulate - 1) * once_ms, 0});
-
-  std::vector<dist::ReplayMessage> messages;
-  try {
-    auto json = json_from(plan, "a plan");
-    const std::string what = json.value("travels", "plan");
-    if (what != "plan" && what != "nothing") return std::nullopt;
-    const bool travels = what == "plan" && e.workers > 1;
-    if (json.contains("plan")) json = nlohmann::json(json["plan"]);
-    const auto codec = compress::make_codec(json.value("codec", "none"));
-    for (const auto& bucket : json.at("buckets")) {
-      const auto names = bucket.at("parameters").get<std::vector<std::string>>();
-      const bool chunk = bucket.contains("rows");
-      // Chunks of one weight stand one after another: they are one message of the replay.
-      if (!chunk || messages.empty() || messages.back().name != names.at(0)) {
-        dist::ReplayMessage m;
-        m.name = names.size() > 1 ? names.front() + ".." + names.back() : names.at(0);
-        m.layer = static_cast<int>(layers.size());
-        double bytes = 0;
-        for (const auto& name : names) {
-          const auto found = places.find(name);
-          require<DataError>(found != places.end(), "bound: the plan has a parameter ", name, " that no layer has");
-          const auto& [layer, p] = found->second;
-          if (layer < m.layer) m.layer = layer, m.ready_seconds = 0;
-          if (layer == m.layer) m.ready_seconds = std::max(m.ready_seconds, scale * p->ready_ms);
-          m.update_seconds += scale * p->update_ms;
-          bytes += 4.0 * static_cast<double>(p->elements);
-        }
-        if (travels) {
-          const auto allreduce = bucket.at("algorithm").get<std::string>();
-          if (!dist::find_allreduce(allreduce)) return std::nullopt;
-          // As one piece: all of a ring's pieces wait for the same latency together.
-          const auto cost = dist::allreduce_cost(allreduce, e.workers, bytes, 1, codec.get());
-          if (!cost) return std::nullopt;
-          m.link_seconds = cost->bytes / bytes_per_second;
-          // A message waits for the whole one before it. Pieces fly together: behind the last byte comes one latency,
-          // and no byte is faster than all hops.
-          const double hops = dist::allreduce_cost(allreduce, e.workers, sizeof(float), 1)->messages;
-          const bool in_pieces = cost->messages > hops || bucket.value("pieces", 1) > 1;
-          m.delay_seconds = in_pieces ? std::max(latency, hops * latency - m.link_seconds) : hops * latency;
-        }
-        m.chunks = 0;
-        m.pieces = bucket.value("pieces", 1);
-        messages.push_back(m);
-      }
-      ++messages.back().chunks;
-    }
-  } catch (const nlohmann::json::exception& wrong) {
-    throw DataError(concat("bound: the plan cannot be read (", wrong.what(), ")"));
-  }
-  return dist::replay(layers, messages, e.overlap);
+  const nlohmann::json json = json_from(plan, "a plan");
+  const std::string what = json.value("travels", "plan");
+  if (what != "plan" && what != "nothing") return std::nullopt;
+  const DescribedPlan described(json.contains("plan") ? json["plan"] : json, times);
+  const int workers = what == "plan" ? e.workers : 1;
+  for (const dist::Bucket& b : described.plan.buckets)
+    if (workers > 1 && (!dist::find_allreduce(b.allreduce) || !dist::allreduce_cost(b.allreduce, workers, 4)))
+      return std::nullopt;
+  const dist::PredictionFacts facts{
+      .parameters = described.parameters,
+      .times = scaled(times, e.accumulate, compute_seconds),
+      .group = {.workers = workers,
+                .bytes_per_second = static_cast<double>(e.link->bits_per_second) / 8,
+                .latency_seconds = std::chrono::duration<double>(e.link->latency).count()},
+      .overlap = e.overlap,
+      .bound = true};
+  return dist::Predictor(facts).schedule(described.plan).replay;
+} catch (const nlohmann::json::exception& wrong) {
+  throw DataError(concat("bound: the plan cannot be read (", wrong.what(), ")"));
 }
 
 }  // namespace laconic

@@ -20,13 +20,13 @@
 #include "apps/launch/launch.h"
 #include "apps/common/machine.h"
 #include "apps/main.h"
+#include "apps/training/options.h"
 #include "apps/look/report/report.h"
 #include "apps/common/terminal.h"
 #include "apps/common/text.h"
 #include "core/base/atomic_file.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
-#include "core/base/scratch_folder.h"
 
 namespace laconic {
 namespace {
@@ -67,11 +67,6 @@ std::string file_name(const std::string& label) {
   return name.substr(0, 40);
 }
 
-std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 /// The machine, and how busy it was before anything ran here.
 std::string where() {
   double load[1];
@@ -98,58 +93,79 @@ class Comparison {
   int run(const std::string& again) { return o_.learn > 0 ? run_learning(again) : run_whole(again); }
 
  private:
+  /// One of the things that run in turn: a set, or the computing of a set whose schedule is to be replayed.
+  struct Turn {
+    OptionSet set;
+    std::string name;  ///< of its files
+    std::vector<Trial>* trials;
+    RunKind run = RunKind::whole;
+  };
+
   int run_whole(const std::string& again) {
     const std::string place = where();
     const std::vector<Turn> turns = all_turns();
-    const std::size_t n = turns.size();
-    for (std::size_t r = 0; r < static_cast<std::size_t>(o_.repeat); ++r)
-      for (std::size_t i = 0; i < n && !interrupted; ++i) {
-        const Turn& turn = turns[(i + r) % n];  // another one begins each time
-        const std::uint64_t seed = o_.seed + r;
-        turn.trials->push_back(run_one(
-            turn, seed, fmt::format("[{}/{}] {}, seed {}", r * n + i + 1, n * o_.repeat, turn.set.label, seed)));
-      }
+    run_in_turns(turns, 0, turns.size() * static_cast<std::size_t>(o_.repeat));
     std::vector<Row> rows = summarise(trials_, o_.warm_up, o_.target_accuracy);
     for (std::size_t s = 0; s < rows.size(); ++s) {
       rows[s].label = o_.sets[s].label, rows[s].options = options_of(s);
       if (o_.bound && rows[s].runs > 0 && !interrupted) add_bound(rows[s], s);
     }
-    progress_.clear();
     const TableHead head{place, what(), again, o_.target_accuracy, o_.repeat, o_.seed};
-    if (!o_.json || o_.form != TableForm::text) fmt::print("{}", table_text(head, rows, o_.form));
-    if (!o_.report.empty()) report(rows);
-    if (o_.json) fmt::print("{}\n", table_json(head, rows));
-    return exit_code(rows);
+    return end(rows, table_text(head, rows, o_.markdown), table_json(head, rows), reported(rows));
   }
 
-  /// Learns without the network, then times on it, each seed in turn.
+  /// Learns without the network, then times on it.
   int run_learning(const std::string& again) {
     const std::string place = where();
-    const std::size_t n = o_.sets.size();
+    const std::size_t n = o_.sets.size(), runs = n * static_cast<std::size_t>(o_.repeat);
     std::vector<std::vector<Trial>> timed(n);
-    const std::size_t all = 2 * n * static_cast<std::size_t>(o_.repeat);
-    std::size_t done = 0;
-    for (const RunKind what : {RunKind::learning, RunKind::timing})
-      for (std::size_t r = 0; r < static_cast<std::size_t>(o_.repeat); ++r)
-        for (std::size_t i = 0; i < n; ++i) {
-          const std::size_t s = (i + r) % n;
-          const bool learns = what == RunKind::learning;
-          const Turn turn{o_.sets[s], set_name(s) + (learns ? "-learning" : "-timing"),
-                          learns ? &trials_[s] : &timed[s], what};
-          const std::uint64_t seed = o_.seed + r;
-          turn.trials->push_back(run_one(turn, seed,
-                                         fmt::format("[{}/{}] {}, seed {}, {}", ++done, all, turn.set.label, seed,
-                                                     learns ? "learning" : "timed on the network")));
-        }
+    for (const RunKind kind : {RunKind::learning, RunKind::timing}) {
+      const bool learns = kind == RunKind::learning;
+      std::vector<Turn> turns;
+      for (std::size_t s = 0; s < n; ++s)
+        turns.push_back({o_.sets[s], set_name(s) + (learns ? "-learning" : "-timing"),
+                         learns ? &trials_[s] : &timed[s], kind});
+      run_in_turns(turns, learns ? 0 : runs, 2 * runs);
+    }
     Learning learning = put_together(trials_, timed);
     for (std::size_t s = 0; s < n; ++s)
       learning.rows[s].label = o_.sets[s].label, learning.rows[s].options = options_of(s);
-    progress_.clear();
     const TableHead head{place, what(), again, std::nullopt, o_.repeat, o_.seed};
-    if (!o_.json || o_.form != TableForm::text) fmt::print("{}", learning_text(head, learning, o_.form));
-    if (!o_.report.empty()) report(learning, timed);
-    if (o_.json) fmt::print("{}\n", learning_json(head, learning));
-    return exit_code(learning.rows);
+    return end(learning.rows, learning_text(head, learning, o_.markdown), learning_json(head, learning),
+               reported(learning, timed));
+  }
+
+  /// Runs each of them with each seed. `before` of `all` runs have been made.
+  void run_in_turns(const std::vector<Turn>& turns, std::size_t before, std::size_t all) {
+    const std::size_t n = turns.size();
+    for (std::size_t r = 0; r < static_cast<std::size_t>(o_.repeat); ++r)
+      for (std::size_t i = 0; i < n; ++i) {
+        const Turn& turn = turns[(i + r) % n];  // another one begins each time
+        if (interrupted && turn.run == RunKind::whole) return;
+        const char* const kind = turn.run == RunKind::learning ? ", learning"
+                                 : turn.run == RunKind::timing ? ", timed on the network"
+                                                               : "";
+        const std::uint64_t seed = o_.seed + r;
+        turn.trials->push_back(run_one(
+            turn, seed, fmt::format("[{}/{}] {}, seed {}{}", ++before, all, turn.set.label, seed, kind)));
+      }
+  }
+
+  /// Prints the table, writes the page, and returns the exit code.
+  template <class SomeRow>
+  int end(const std::vector<SomeRow>& rows, const std::string& text, const std::string& json,
+          const std::vector<ReportedRun>& page) {
+    progress_.clear();
+    if (!o_.json || o_.markdown) fmt::print("{}", text);
+    if (!o_.report.empty() && !page.empty()) {
+      write_report(page, o_.report);
+      // Figures for other programs stand alone on standard output.
+      if (!o_.quiet && !o_.json) fmt::print(o_.markdown ? stderr : stdout, "report: {}\n", o_.report);
+    }
+    if (o_.json) fmt::print("{}\n", json);
+    if (interrupted) fmt::print(stderr, "laconic: error: compare was interrupted: the table has the runs until then\n");
+    if (interrupted) return 128 + interrupted;
+    return std::ranges::any_of(rows, [](const SomeRow& r) { return !r.error.empty(); }) ? 1 : 0;
   }
 
   /// The logs of a set's runs that have come to their end.
@@ -167,17 +183,17 @@ class Comparison {
     return ReportedRun{.title = o_.sets[s].label, .log = logs[0], .seeds = {logs.begin() + 1, logs.end()}};
   }
 
-  void report(const std::vector<Row>& rows) {
+  std::vector<ReportedRun> reported(const std::vector<Row>& rows) const {
     std::vector<ReportedRun> runs;
     for (std::size_t s = 0; s < rows.size(); ++s)
       if (auto run = reported(s, set_name(s))) {
         run->step_ms = rows[s].step_ms, run->ratio = rows[s].ratio;
         runs.push_back(*run);
       }
-    write(runs);
+    return runs;
   }
 
-  void report(const Learning& learning, const std::vector<std::vector<Trial>>& timed) {
+  std::vector<ReportedRun> reported(const Learning& learning, const std::vector<std::vector<Trial>>& timed) const {
     std::vector<ReportedRun> runs;
     for (std::size_t s = 0; s < timed.size(); ++s) {
       const LearningRow& row = learning.rows[s];
@@ -192,14 +208,7 @@ class Comparison {
       if (row.speedup) run->further.emplace_back("times as fast", with_interval(*row.speedup));
       runs.push_back(*run);
     }
-    write(runs);
-  }
-
-  void write(const std::vector<ReportedRun>& runs) const {
-    if (runs.empty()) return;
-    write_report(runs, o_.report);
-    // Figures for other programs stand alone on standard output.
-    if (!o_.quiet && !o_.json) fmt::print(o_.form == TableForm::text ? stdout : stderr, "report: {}\n", o_.report);
+    return runs;
   }
 
   std::string set_name(std::size_t s) const { return fmt::format("{}-{}", s + 1, file_name(o_.sets[s].label)); }
@@ -211,27 +220,12 @@ class Comparison {
   /// Returns the words that this set alone has.
   std::string options_of(std::size_t s) const { return join(joined(o_.sets[s].peer, o_.sets[s].words), " "); }
 
-  template <class SomeRow>
-  static int exit_code(const std::vector<SomeRow>& rows) {
-    if (interrupted) fmt::print(stderr, "laconic: error: compare was interrupted: the table has the runs until then\n");
-    if (interrupted) return 128 + interrupted;
-    return std::ranges::any_of(rows, [](const SomeRow& r) { return !r.error.empty(); }) ? 1 : 0;
-  }
-
-  /// One of the things that run in turn: a set, or the computing of a set whose schedule is to be replayed.
-  struct Turn {
-    OptionSet set;
-    std::string name;  ///< of its files
-    std::vector<Trial>* trials;
-    RunKind run = RunKind::whole;
-  };
-
   std::vector<Turn> all_turns() {
     std::vector<Turn> turns;
     for (std::size_t s = 0; s < o_.sets.size(); ++s) turns.push_back({o_.sets[s], set_name(s), &trials_[s]});
     for (std::size_t s = 0; s < o_.sets.size(); ++s) {
       const std::vector<std::string> words = words_of(o_, o_.sets[s]);
-      const bool may_have_link = o_.rate || value_of(words, "--link") || value_of(words, "--config");
+      const bool may_have_link = o_.rate || GivenOptions(words).value("link");
       plans_.push_back(o_.bound && o_.sets[s].peer.empty() && may_have_link ? plan_of(s) : std::nullopt);
       if (!plans_[s] || !exchange_of(plans_[s]->described, o_.rate).link) continue;
       const auto [it, is_new] = computing_.try_emplace(plans_[s]->computing);
@@ -274,7 +268,7 @@ class Comparison {
     if (interrupted && trial.error.empty()) trial.error = kInterrupted;
     if (turn.run == RunKind::learning && trial.error.empty()) std::ofstream(base + ".command") << made_by << '\n';
     std::vector<double> ms;
-    for (const auto& s : trial.steps) ms.push_back(s.ms);
+    for (const auto& s : trial.steps) ms.push_back(s.step_ms);
     progress_.line(name + ": " +
                    (trial.error.empty()
                         ? fmt::format("{} steps, {:.1f} ms each{}", ms.size(), median(ms).value, quality(trial))
@@ -357,27 +351,6 @@ class Comparison {
   std::map<std::string, std::optional<dist::LayerTimes>> layers_;  // by how they are measured
 };
 
-/// Asks the app what its options come to, where the words of a set do not tell its ranks, or the seed. A set that the
-/// app refuses stays as it is, and fails with the app's own sentence.
-void ask_app(CompareOptions& o, const std::string& app) {
-  bool seed_is_known = value_of(o.common, "--seed").has_value();
-  const ScratchFolder folder("compare");
-  for (OptionSet& set : o.sets) {
-    if (!asks_app(o, set)) continue;
-    const std::string out = folder.path() + "/out";
-    if (run_to_files(joined(joined({app}, words_of(o, set)), {"--dry-run", "--json"}), out, folder.path() + "/err",
-                     [] { return !interrupted.load(); }) != 0)
-      continue;
-    const auto described = json_or_discarded(last_line_of(out));
-    if (!described.is_object()) continue;
-    const int ranks = described.value("workers", 1) + described.value("servers", 0);
-    require<UsageError>(o.learn == 0 || o.launch == 0 || ranks == o.launch, "--learn trains without --launch, with ",
-                        ranks, " of its ", o.launch, " ranks ('", set.label, "'): give --workers too");
-    set.ranks = o.launch > 0 ? o.launch : ranks;
-    if (!std::exchange(seed_is_known, true)) o.seed = described.value("seed", o.seed);
-  }
-}
-
 }  // namespace
 
 int compare(const std::vector<std::string>& arguments) {
@@ -391,7 +364,7 @@ int compare(const std::vector<std::string>& arguments) {
   action.sa_handler = on_compare_interrupt;
   for (const int s : {SIGINT, SIGTERM}) sigaction(s, &action, nullptr);
   if (!ignores_hangup()) sigaction(SIGHUP, &action, nullptr);
-  ask_app(o, app);
+  ask_app(o, app, [] { return !interrupted.load(); });
   if (interrupted) return 128 + interrupted;
   if (o.dry_run) {
     for (int r = 0; r < o.repeat; ++r)

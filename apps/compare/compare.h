@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,8 +41,7 @@ struct CompareOptions {
   std::optional<dist::LinkSpec> rate;     ///< of the link that the workers have, where no --link tells it
   std::string keep;                       ///< a directory for the logs; empty: thrown away
   std::string report;                     ///< a page about the sets; empty: none
-  TableForm form = TableForm::text;
-  bool bound = true, json = false, quiet = false, dry_run = false, help = false;
+  bool bound = true, markdown = false, json = false, quiet = false, dry_run = false, help = false;
 };
 
 /// Reads what follows "compare": its own options may stand anywhere, everything else after APP is the app's. Throws
@@ -51,9 +51,8 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments);
 /// The text of --help.
 std::string compare_help();
 
-/// All values of an option, and the last one, in a command line of an app: "--name value" or "--name=value".
+/// All values of an option in a command line of an app: "--name value" or "--name=value".
 std::vector<std::string> values_of(const std::vector<std::string>& words, const std::string& option);
-std::optional<std::string> value_of(const std::vector<std::string>& words, const std::string& option);
 
 /// A run is a training on the network, a training without it, or steps that are timed on it.
 enum class RunKind { whole, learning, timing };
@@ -61,8 +60,13 @@ enum class RunKind { whole, learning, timing };
 /// The options of a set: those for all, then its own.
 std::vector<std::string> words_of(const CompareOptions& options, const OptionSet& set);
 
-/// Whether the app must say what the set's options come to: {ranks} stands in --through, or a file has options.
-bool asks_app(const CompareOptions& options, const OptionSet& set);
+/// Asks the app what a set's options come to, where words do not tell it: its ranks, where {ranks} stands in --through
+/// or a file has options, and the seed. A set that the app refuses stays as it is, and fails with the app's own
+/// sentence.   goes_on : once it says no, nothing more is asked.   throws UsageError: --learn has other ranks
+void ask_app(CompareOptions& options, const std::string& app, const std::function<bool()>& goes_on);
+
+/// The words of both, one after the other.
+std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b);
 
 /// The command that runs a set with a seed, its log in that file. A learning run goes without the network; a timing run
 /// has short epochs and evaluates nothing. `self`: the path of laconic

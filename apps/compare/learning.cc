@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "apps/compare/result_table.h"
@@ -31,13 +32,13 @@ using EpochTimes = std::map<std::int64_t, std::vector<double>>;
 
 /// The steps of each epoch, without the last one of the run: it waits for its own messages too. A last epoch that
 /// --steps has cut to less than a round is left out: no wait of a whole round is in it.
-std::map<std::int64_t, std::vector<Trial::Step>> epochs_of(const Trial& timed) {
-  std::map<std::int64_t, std::vector<Trial::Step>> epochs;
-  for (const Trial::Step& step : timed.steps) epochs[step.epoch].push_back(step);
+std::map<std::int64_t, std::vector<LoggedStep>> epochs_of(const Trial& timed) {
+  std::map<std::int64_t, std::vector<LoggedStep>> epochs;
+  for (const LoggedStep& step : timed.steps) epochs[static_cast<std::int64_t>(step.epoch)].push_back(step);
   if (epochs.empty()) return epochs;
   const auto every = static_cast<std::size_t>(timed.exchange_every);
   const auto last = std::prev(epochs.end());
-  std::vector<Trial::Step>& steps = last->second;
+  std::vector<LoggedStep>& steps = last->second;
   if (every > 1 && epochs.size() > 1 && steps.size() <= every && steps.size() < std::prev(last)->second.size())
     epochs.erase(last);
   else if (steps.size() >= every + 2)  // a round remains, and the first step, which is not counted
@@ -47,8 +48,8 @@ std::map<std::int64_t, std::vector<Trial::Step>> epochs_of(const Trial& timed) {
 
 void add_times(const Trial& timed, EpochTimes& times) {
   for (auto& [epoch, steps] : epochs_of(timed)) {
-    const std::vector<Trial::Step> counted(std::next(steps.begin()), steps.end());
-    for (const Trial::Step& round : in_rounds(counted, timed.exchange_every)) times[epoch].push_back(round.ms);
+    const auto every = static_cast<std::size_t>(timed.exchange_every);
+    for (const LoggedStep& round : rounds_of(std::span(steps).subspan(1), every)) times[epoch].push_back(round.step_ms);
   }
 }
 
@@ -78,7 +79,7 @@ double mean_of(const std::vector<double>& values) {
 /// The training until the end of an epoch; empty if an epoch was not timed.
 std::vector<LearningPhase> phases_until(const Trial& learned, const EpochTimes& times, std::int64_t last_epoch) {
   std::map<std::int64_t, std::int64_t> steps;
-  for (const Trial::Step& step : learned.steps) ++steps[step.epoch];
+  for (const LoggedStep& step : learned.steps) ++steps[static_cast<std::int64_t>(step.epoch)];
   std::vector<LearningPhase> phases;
   double first = 0;
   for (const auto& [epoch, count] : steps) {
@@ -118,11 +119,9 @@ std::int64_t epoch_of(const std::vector<const Trial*>& runs, double target, bool
 std::optional<double> mean_bytes(const std::vector<Trial>& trials) {
   std::vector<double> bytes;
   for (const Trial& trial : trials)
-    for (const Trial::Step& step : trial.steps) {
-      if (!step.bytes_sent) return std::nullopt;
-      bytes.push_back(*step.bytes_sent);
-    }
-  return bytes.empty() ? std::nullopt : std::optional(mean_of(bytes));
+    for (const LoggedStep& step : trial.steps) bytes.push_back(step.bytes_sent);
+  const double mean = mean_of(bytes);  // NaN where there are none, or some were not counted
+  return std::isfinite(mean) ? std::optional(mean) : std::nullopt;
 }
 
 std::string arithmetic(const LearningRow& row) {
@@ -259,11 +258,11 @@ Learning put_together(const std::vector<std::vector<Trial>>& learned, const std:
   return all;
 }
 
-std::string learning_text(const TableHead& head, const Learning& learning, TableForm form) {
+std::string learning_text(const TableHead& head, const Learning& learning, bool markdown) {
   std::string errors;
   for (const LearningRow& row : learning.rows)
     if (!row.error.empty()) errors += fmt::format("{} failed: {}\n", row.label, row.error);
-  return around(head, learning_table(learning, form == TableForm::markdown), errors, learning_notes(learning), form);
+  return around(head, learning_table(learning, markdown), errors, learning_notes(learning), markdown);
 }
 
 std::string learning_json(const TableHead& head, const Learning& learning) {

@@ -48,7 +48,7 @@ struct Learning {
 /// perplexity the deviation over seeds stands for it.
 Learning put_together(const std::vector<std::vector<Trial>>& learned, const std::vector<std::vector<Trial>>& timed);
 
-std::string learning_text(const TableHead& head, const Learning& learning, TableForm form);
+std::string learning_text(const TableHead& head, const Learning& learning, bool markdown);
 std::string learning_json(const TableHead& head, const Learning& learning);
 
 }  // namespace laconic

@@ -3,14 +3,19 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "apps/compare/compare.h"
+#include "apps/training/options.h"
 #include "apps/training/presets.h"
 #include "apps/common/terminal.h"
 #include "apps/common/text.h"
+#include "apps/launch/child_process.h"
 #include "core/base/error.h"
+#include "core/base/json.h"
 #include "core/base/parse.h"
+#include "core/base/atomic_file.h"
 #include "dist/method/method.h"
 
 namespace laconic {
@@ -34,7 +39,7 @@ std::vector<std::string> with_presets(const std::vector<std::string>& words) {
       all.insert(all.end(), preset->words.begin(), preset->words.end());
   }
   const auto steps = std::find(all.begin(), all.end(), "--steps");
-  if (steps != all.end() && value_of(others, "--epochs")) all.erase(steps, steps + 2);
+  if (steps != all.end() && GivenOptions(others).value("epochs")) all.erase(steps, steps + 2);
   all.insert(all.end(), others.begin(), others.end());
   return all;
 }
@@ -115,10 +120,7 @@ std::vector<Own> own_options(CompareOptions& o) {
       {"--keep", "DIR", "keep the log of every run there", [&o](const std::string& text) { o.keep = text; }},
       {"--report", "FILE.html", "a page about the sets, side by side",
        [&o](const std::string& text) { o.report = text; }},
-      {"--markdown", "", "the table for docs", [&o](const std::string&) { o.form = TableForm::markdown; }},
-      {"--csv", "", "the figures alone, with their intervals in columns of their own",
-       [&o](const std::string&) { o.form = TableForm::csv; }},
-      {"--latex", "", "the table as a tabular", [&o](const std::string&) { o.form = TableForm::latex; }},
+      {"--markdown", "", "the table for docs", flag(o.markdown, true)},
       {"--json", "", "one object on the last line", flag(o.json, true)},
       {"--quiet", "", "no progress", flag(o.quiet, true)},
       {"--dry-run", "", "print the commands, and leave", flag(o.dry_run, true)},
@@ -130,11 +132,6 @@ std::string with_ranks(std::string word, int ranks) {
   if (const auto at = word.find(kRanks); at != std::string::npos)
     word.replace(at, std::strlen(kRanks), std::to_string(ranks));
   return word;
-}
-
-/// Whether a network may be emulated: by these words, or by a file that they name.
-bool may_have_link(const std::vector<std::string>& words) {
-  return value_of(words, "--link") || value_of(words, "--config");
 }
 
 void refuse(const std::vector<std::string>& words, const std::string& where) {
@@ -157,11 +154,6 @@ std::vector<std::string> values_of(const std::vector<std::string>& words, const 
     if (words[i].rfind(option + "=", 0) == 0) values.push_back(words[i].substr(option.size() + 1));
   }
   return values;
-}
-
-std::optional<std::string> value_of(const std::vector<std::string>& words, const std::string& option) {
-  const auto values = values_of(words, option);
-  return values.empty() ? std::nullopt : std::optional(values.back());
 }
 
 CompareOptions parse_compare(const std::vector<std::string>& arguments) {
@@ -201,8 +193,7 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
                       "--learn has a target of its own (--target-accuracy): leave one of them out");
   require<UsageError>(o.learn == 0 || (!o.warm_up && !o.rate && o.bound),
                       "--learn times whole epochs and tells no bound (--warm-up, --rate, --no-bound): leave them out");
-  require<UsageError>(
-      o.learn == 0 || o.launch == 0 || value_of(o.common, "--workers") || value_of(o.common, "--config"),
+  require<UsageError>(o.learn == 0 || o.launch == 0 || GivenOptions(o.common).value("workers"),
                       "--learn trains without --launch and does not know how many workers learn: give --workers too");
   for (const auto& set : o.sets) refuse(set.words, "--vs " + shell_word(set.label));
   for (std::size_t i = 0; i < o.sets.size(); ++i)
@@ -210,7 +201,7 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
       require<UsageError>(o.sets[i].label != o.sets[j].label, "two sets are called '", o.sets[i].label,
                           "' (--vs): give them labels, as --vs \"first: --allreduce ring\"");
   o.typed = std::exchange(o.common, with_presets(o.common));
-  if (const auto seed = value_of(o.common, "--seed")) o.seed = whole<std::uint64_t>(*seed, "--seed", 0);
+  if (const auto seed = GivenOptions(o.common).value("seed")) o.seed = whole<std::uint64_t>(*seed, "--seed", 0);
   return o;
 }
 
@@ -227,14 +218,32 @@ std::string compare_help() {
 }
 
 std::vector<std::string> words_of(const CompareOptions& o, const OptionSet& set) {
-  std::vector<std::string> words = set.peer.empty() ? o.typed : o.common;
-  words.insert(words.end(), set.words.begin(), set.words.end());
-  return words;
+  return joined(set.peer.empty() ? o.typed : o.common, set.words);
 }
 
-bool asks_app(const CompareOptions& o, const OptionSet& set) {
-  return value_of(words_of(o, set), "--config") ||
-         std::ranges::any_of(o.through, [](const std::string& w) { return w.find(kRanks) != std::string::npos; });
+void ask_app(CompareOptions& o, const std::string& app, const std::function<bool()>& goes_on) {
+  bool seed_is_known = GivenOptions(o.common).value("seed").has_value();
+  const bool wants_ranks =
+      std::ranges::any_of(o.through, [](const std::string& w) { return w.find(kRanks) != std::string::npos; });
+  const ScratchFolder folder("compare");
+  const std::string out = folder.path() + "/out", err = folder.path() + "/err";
+  for (OptionSet& set : o.sets) {
+    const std::vector<std::string> words = words_of(o, set);
+    if (!wants_ranks && values_of(words, "--config").empty()) continue;
+    if (run_to_files(joined(joined({app}, words), {"--dry-run", "--json"}), out, err, goes_on) != 0) continue;
+    const auto described = json_or_discarded(last_line_of(out));
+    if (!described.is_object()) continue;
+    const int ranks = described.value("workers", 1) + described.value("servers", 0);
+    require<UsageError>(o.learn == 0 || o.launch == 0 || ranks == o.launch, "--learn trains without --launch, with ",
+                        ranks, " of its ", o.launch, " ranks ('", set.label, "'): give --workers too");
+    set.ranks = o.launch > 0 ? o.launch : ranks;
+    if (!std::exchange(seed_is_known, true)) o.seed = described.value("seed", o.seed);
+  }
+}
+
+std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
 }
 
 std::vector<std::string> command_of(const CompareOptions& o, const OptionSet& set, const std::string& app_path,
@@ -243,7 +252,7 @@ std::vector<std::string> command_of(const CompareOptions& o, const OptionSet& se
   if (run != RunKind::learning) {
     for (std::string word : o.through) words.push_back(with_ranks(std::move(word), set.ranks));
     if (o.launch > 0) words.insert(words.end(), {self, "launch", "-n", std::to_string(o.launch)});
-  } else if (set.peer.empty() && may_have_link(app)) {
+  } else if (set.peer.empty() && GivenOptions(app).value("link")) {
     app.insert(app.end(), {"--link", "none"});
   }
   if (set.peer.empty())

@@ -55,10 +55,6 @@ using Cells = std::vector<Cell>;
 /// Those that have a key, as one object.
 Cell::Json to_json(const Cells& row);
 
-/// Objects as lines of CSV (RFC 4180) under their keys, in the order in which they come first. An object within one
-/// gives a column for each of its members, KEY_MEMBER; an array is left out.
-std::string csv(const Cell::Json& objects);
-
 /// Rows of figures: as text in columns that are as wide as their cells, or for Markdown, and as objects. The columns
 /// are all those that the rows of the first text() have, in their order. Words stand at the left of their column,
 /// numbers at the right. In a narrow terminal a row, and the heads, take several lines: further columns stand under the
@@ -76,8 +72,6 @@ class ResultTable {
   void add(Cells row);
   /// Returns what was added since it was called last; the first time with an empty line, title and heads before it.
   std::string text();
-  /// The rows that were added since, as LaTeX's tabular, with their heads.
-  std::string latex();
   /// An array with an object for each row that has keys.
   Cell::Json& objects() { return objects_; }
 

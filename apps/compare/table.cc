@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
+#include <span>
 
 namespace laconic {
 namespace {
@@ -15,20 +15,12 @@ std::size_t warm_up_of(std::size_t steps, std::optional<int> given) {
   return std::min(n, steps - 1);
 }
 
-template <class Value>
-double median_of(const std::vector<Trial::Step>& steps, Value value) {
-  std::vector<double> values;
-  for (const auto& s : steps) values.push_back(std::invoke(value, s));
-  return median(values).value;
-}
-
 /// The median step time of `parts` equal parts of the run.
-std::vector<double> parts_of(const std::vector<Trial::Step>& steps, std::size_t parts) {
+std::vector<double> parts_of(const std::vector<LoggedStep>& steps, std::size_t parts) {
   std::vector<double> medians;
   for (std::size_t p = 0; p < parts; ++p) {
-    const auto begin = steps.begin() + static_cast<std::ptrdiff_t>(p * steps.size() / parts);
-    const auto end = steps.begin() + static_cast<std::ptrdiff_t>((p + 1) * steps.size() / parts);
-    medians.push_back(median_of({begin, end}, &Trial::Step::ms));
+    const std::size_t begin = p * steps.size() / parts, end = (p + 1) * steps.size() / parts;
+    medians.push_back(median_over(std::span(steps).subspan(begin, end - begin), ms_of).value);
   }
   return medians;
 }
@@ -137,19 +129,14 @@ std::string errors(const std::vector<Row>& rows) {
   return text;
 }
 
-/// What one step hands over late, the next one does: their median may miss that, their mean does not.
-double mean_of_steps(const std::vector<Trial::Step>& steps) {
-  double sum = 0;
-  for (const Trial::Step& step : steps) sum += *step.bytes_sent;
-  return sum / static_cast<double>(steps.size());
-}
+std::optional<double> if_counted(double figure) { return std::isfinite(figure) ? std::optional(figure) : std::nullopt; }
 
 }  // namespace
 
 std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::optional<int> warm_up,
                            std::optional<double> target_accuracy) {
   // Steps without warm-up, and in how many blocks a run is cut: the same for all sets, so that they pair.
-  std::vector<std::vector<std::vector<Trial::Step>>> counted(trials.size());
+  std::vector<std::vector<std::vector<LoggedStep>>> counted(trials.size());
   std::vector<bool> whole_rounds(trials.size(), true);
   std::size_t runs = 0, fewest = 1'000'000'000;
   for (std::size_t s = 0; s < trials.size(); ++s)
@@ -162,7 +149,7 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
       // The last step waits for its own messages too; without the first ones there would be more messages than steps.
       if (first > 0 && steps.size() > 1) steps.pop_back();
       if (static_cast<std::int64_t>(steps.size()) < t.exchange_every) whole_rounds[s] = false;
-      steps = in_rounds(std::move(steps), t.exchange_every);
+      steps = rounds_of(steps, static_cast<std::size_t>(t.exchange_every));
       fewest = std::min(fewest, t.exchange_every > 1 ? steps.size() : steps.size() / kLeastSteps);
     }
   const std::size_t wanted = runs >= kRunsForInterval || runs == 0 ? 1 : (kBlocks + runs - 1) / runs;
@@ -173,7 +160,7 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
     Row& row = rows[s];
     row.whole_rounds = whole_rounds[s], row.ratio_of_rounds = whole_rounds[s] && whole_rounds[0];
     std::vector<double> blocks, ratios, accuracies, losses, perplexities, times;
-    std::vector<Trial::Step> all;
+    std::vector<LoggedStep> all;
     std::size_t evaluated = 0;  // runs
     for (std::size_t r = 0; r < trials[s].size(); ++r) {
       const Trial& trial = trials[s][r];
@@ -190,7 +177,7 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
         const auto first = parts_of(counted[0][r], parts);
         for (std::size_t p = 0; p < parts; ++p) ratios.push_back(own[p] / first[p]);
       }
-      row.seeds.push_back({r, median_of(counted[s][r], &Trial::Step::ms)});
+      row.seeds.push_back({r, median_over(counted[s][r], ms_of).value});
       if (!trial.evaluations.empty()) {
         const Trial::Evaluation& last = trial.evaluations.back();
         if (last.accuracy) accuracies.push_back(*last.accuracy);
@@ -209,13 +196,11 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
     row.blocks = blocks.size();
     row.step_ms = median(blocks);
     if (!ratios.empty()) row.ratio = median(ratios);
-    const auto counted_in_all = [&](auto figure) {
-      return std::ranges::all_of(all, [&](const Trial::Step& step) { return (step.*figure).has_value(); });
-    };
-    if (counted_in_all(&Trial::Step::bytes_sent)) row.bytes_sent = mean_of_steps(all);
-    row.bytes_dense = median_of(all, &Trial::Step::bytes_dense);
-    if (counted_in_all(&Trial::Step::exposed_ms))
-      row.exposed_ms = median_of(all, [](const auto& s) { return *s.exposed_ms; });
+    // What one step hands over late, the next one does: their median may miss that, their mean does not.
+    row.bytes_sent = if_counted(mean_over(all, [](const LoggedStep& step) { return step.bytes_sent; }));
+    row.bytes_dense = median_over(all, [](const LoggedStep& step) { return step.bytes_dense; }).value;
+    if (std::ranges::all_of(all, [](const LoggedStep& step) { return std::isfinite(exposed_ms_of(step)); }))
+      row.exposed_ms = median_over(all, exposed_ms_of).value;
     if (row.reached_target == row.runs) row.seconds_to_target = median(times).value;
     mean_and_deviation(accuracies, row.accuracy, row.accuracy_spread);
     if (losses.size() == evaluated) mean_and_deviation(losses, row.loss, row.loss_spread);
@@ -225,15 +210,13 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
 }
 
 std::string around(const TableHead& head, ResultTable table, const std::string& errors, const std::string& notes,
-                   TableForm form) {
-  if (form == TableForm::csv) return csv(table.objects());
-  if (form == TableForm::latex) return table.latex();
+                   bool markdown) {
   return for_terminal(head.where + "\n" + head.what) + "\n" + table.text() + "\n" + for_terminal(errors + notes) +
-         (form == TableForm::markdown ? "\n\n    " : "\nAgain: ") + head.command + "\n";
+         (markdown ? "\n\n    " : "\nAgain: ") + head.command + "\n";
 }
 
-std::string table_text(const TableHead& head, const std::vector<Row>& rows, TableForm form) {
-  return around(head, table_of(head, rows, form == TableForm::markdown), errors(rows), notes(rows), form);
+std::string table_text(const TableHead& head, const std::vector<Row>& rows, bool markdown) {
+  return around(head, table_of(head, rows, markdown), errors(rows), notes(rows), markdown);
 }
 
 std::string table_json(const TableHead& head, const std::vector<Row>& rows) {

@@ -6,6 +6,7 @@
 
 #include "apps/compare/result_table.h"
 #include "apps/common/statistics.h"
+#include "apps/look/log_file.h"
 
 namespace laconic {
 
@@ -18,13 +19,7 @@ struct Trial {
   std::string build;                       ///< that ran: version and commit; of a peer its own words
   std::int64_t exchange_every = 1;         ///< steps from exchange to exchange
   std::optional<std::int64_t> steps_made;  ///< as its last line of output says
-  struct Step {
-    double ms = 0;
-    std::optional<double> exposed_ms{}, bytes_sent{};  ///< none: not counted
-    double bytes_dense = 0;
-    std::int64_t epoch = 0;  ///< from 1
-  };
-  std::vector<Step> steps;  ///< in their order
+  std::vector<LoggedStep> steps;  ///< in their order
   struct Evaluation {
     double seconds = 0;                  ///< since the start of training
     std::optional<double> accuracy{};    ///< per cent; a language model has none
@@ -39,9 +34,6 @@ struct Trial {
 /// Reads what a run left behind: its log, the files of its output, its exit code. A run that failed keeps its first
 /// sentence on stderr as `error`, without "laconic: error: ".
 Trial read_trial(const std::string& log, const std::string& out, const std::string& err, int exit_code);
-
-/// Returns the means over each round (each_round).
-std::vector<Trial::Step> in_rounds(std::vector<Trial::Step> steps, std::int64_t every);
 
 /// The last step in a log that is still written: number and time; nothing before the first.
 struct LastStep {
@@ -96,12 +88,11 @@ struct TableHead {
   int repeat = 1;
   std::uint64_t seed = 0;  ///< of the first run
 };
-/// How a table is printed: with what stands around it, or, for other programs to read, alone.
-enum class TableForm { text, markdown, csv, latex };
-std::string table_text(const TableHead& head, const std::vector<Row>& rows, TableForm form = TableForm::text);
-/// The table in that form, between head, errors and notes where the form has them.
+/// The table with what stands around it.   markdown : for documents
+std::string table_text(const TableHead& head, const std::vector<Row>& rows, bool markdown = false);
+/// A table between head, errors and notes.
 std::string around(const TableHead& head, ResultTable table, const std::string& errors, const std::string& notes,
-                   TableForm form);
+                   bool markdown);
 /// One object, one line.
 std::string table_json(const TableHead& head, const std::vector<Row>& rows);
 

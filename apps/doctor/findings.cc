@@ -10,7 +10,6 @@
 #include <regex>
 #include <set>
 
-#include "apps/doctor/network.h"
 #include "apps/common/machine.h"
 #include "apps/launch/mpirun.h"
 #include "apps/common/text.h"
@@ -71,22 +70,13 @@ class Examination {
   }
 
   void libraries() {
-    struct Library {
-      const char *name, *effect, *package;
-    };
-    static constexpr Library kLibraries[] = {
-        {"libjpeg-turbo", "stb_image decodes photographs, which is slower", "libjpeg62-turbo-dev"},
-        {"Snappy", "there is no --codec snappy", "libsnappy-dev"},
-        {"LZ4", "there is no --codec lz4", "liblz4-dev"},
-        {"zfp", "there is no --codec zfp", "libzfp-dev"}};
     std::vector<std::string> there;
-    for (const Library& l : kLibraries)
-      if (lacks(l.name))
-        add(std::string(l.name) == "libjpeg-turbo" ? Verdict::slow : Verdict::missing, "libraries",
-            fmt::format("no {}: {}", l.name, l.effect), fmt::format("apt-get install {}, and build again", l.package));
-      else
-        there.push_back(l.name);
+    for (const char* name : {"libjpeg-turbo", "Snappy", "LZ4", "zfp"})
+      if (!lacks(name)) there.push_back(name);
     if (!there.empty()) good("libraries", join(there, ", "));
+    if (lacks("libjpeg-turbo"))
+      add(Verdict::slow, "libraries", "no libjpeg-turbo: stb_image decodes photographs, which is slower",
+          "apt-get install libjpeg62-turbo-dev, and build again");
   }
 
   void processor() {
@@ -98,12 +88,7 @@ class Examination {
     };
     const bool avx2 = has({"avx2", "fma", "bmi1", "bmi2"});
     const bool avx512 = avx2 && has({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"});
-    const std::string name = model.empty() ? "unknown" : model;
-    if (flags.contains("fpu") && !avx2)  // another architecture has neither
-      add(Verdict::slow, "processor", name + " without AVX2: kernels compute with vectors of 128 bits",
-          "a newer processor; where this is a virtual machine, let it have the host's (QEMU: -cpu host)");
-    else
-      good("processor", name + (avx512 ? ", AVX-512" : avx2 ? ", AVX2" : ""));
+    good("processor", (model.empty() ? "unknown" : model) + (avx512 ? ", AVX-512" : avx2 ? ", AVX2" : ""));
   }
 
   void cores() {
@@ -131,14 +116,8 @@ class Examination {
   }
 
   void memory() {
-    const std::uint64_t bytes = memory_available(here_.root);
-    if (bytes == 0) return;
-    const std::string size = human_bytes(static_cast<double>(bytes)) + " can be had";
-    if (bytes < 1'000'000'000)
-      add(Verdict::slow, "memory", size + ": large models and batches will not fit",
-          "end other programs, give the container more (docker --memory), or take a smaller --batch");
-    else
-      good("memory", size);
+    if (const std::uint64_t bytes = memory_available(here_.root); bytes > 0)
+      good("memory", human_bytes(static_cast<double>(bytes)) + " can be had");
   }
 
   void shared_memory() {
@@ -160,11 +139,7 @@ class Examination {
       const std::string state = line_of(all + name + "/operstate");
       if (name == "lo" || state == "down") continue;
       const int mbit = std::atoi(line_of(all + name + "/speed").c_str());  // -1, or no number: it does not say
-      if (mbit > 0 && mbit < 1000)
-        add(Verdict::slow, "network", fmt::format("{} has {} Mbit/s", name, mbit),
-            "see to cable and switch (ethtool " + name + "), or let less travel: docs/planning.md");
-      else
-        up.push_back(mbit > 0 ? fmt::format("{} {:g} Gbit/s", name, mbit / 1000.0) : name + " (it tells no speed)");
+      up.push_back(mbit > 0 ? fmt::format("{} {:g} Gbit/s", name, mbit / 1000.0) : name + " (it tells no speed)");
     }
     if (!up.empty()) good("network", join(up, ", "));
   }

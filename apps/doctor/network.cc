@@ -1,4 +1,4 @@
-#include "apps/doctor/network.h"
+#include "apps/doctor/findings.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -45,11 +45,6 @@ struct Network {
   }
 };
 
-double median_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 /// Makes the findings, one topic after the other.
 class Judgement {
  public:
@@ -83,7 +78,6 @@ class Judgement {
       if (!network.joins_any()) continue;
       long_messages(network);
       rates(network);
-      slow_cables(network);
     }
     routed();
     several();
@@ -202,49 +196,6 @@ class Judgement {
       if (back != rate.end() && j < i) continue;
       add(Verdict::good, fmt::format("{} to {} {}{}, by {}", name(i), name(j), rate_text(bits),
                                      back == rate.end() ? "" : ", back " + rate_text(back->second), network.called()));
-    }
-  }
-
-  /// A host whose best rate is less than half of what the others' bests are; of two hosts a way that is slower than
-  /// back.
-  void slow_cables(const Network& network) {
-    std::map<std::size_t, double> out, in;
-    for (const Passage* p : network.passages) {
-      out[p->from] = std::max(out[p->from], p->bits_per_second);
-      in[p->to] = std::max(in[p->to], p->bits_per_second);
-    }
-    const auto far_below = [](const std::map<std::size_t, double>& best, std::size_t host, double* median) {
-      std::vector<double> others;
-      for (const auto& [other, bits] : best)
-        if (other != host && bits > 0) others.push_back(bits);
-      if (others.empty()) return false;
-      *median = median_of(std::move(others));
-      const auto own = best.find(host);
-      return own != best.end() && own->second > 0 && 2 * own->second < *median;
-    };
-    const std::string mend =
-        "see to its cable and port (ethtool " + network.called() + "), or let less travel: docs/planning.md";
-    if (network.interfaces.size() == 2) {
-      double back = 0;
-      for (const auto& [host, bits] : out)
-        if (far_below(out, host, &back))
-          add(Verdict::slow,
-              fmt::format("{} sends {} by {}, and takes {}", name(host), rate_text(bits), network.called(),
-                          rate_text(back)),
-              mend);
-      return;
-    }
-    for (const auto& [host, one] : network.interfaces) {
-      double usual = 0, usual_in = 0;
-      const bool sends = far_below(out, host, &usual), takes = far_below(in, host, &usual_in);
-      if (!sends && !takes) continue;
-      add(Verdict::slow,
-          fmt::format("{} {} {} by {}, the others {}", name(host),
-                      sends && takes ? "sends and takes"
-                      : sends        ? "sends"
-                                     : "takes",
-                      rate_text(sends ? out[host] : in[host]), network.called(), rate_text(sends ? usual : usual_in)),
-          mend);
     }
   }
 

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "apps/launch/child_process.h"
-#include "apps/doctor/network.h"
+#include "apps/doctor/findings.h"
 #include "apps/common/text.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"

@@ -145,16 +145,6 @@ std::string ChildProcess::receive() {
   }
 }
 
-bool succeeds(const std::vector<std::string>& command) {
-  const auto silence = [] {
-    return becomes_file(0, "/dev/null", O_RDONLY) && becomes_file(1, "/dev/null", O_WRONLY) &&
-           becomes_file(2, "/dev/null", O_WRONLY);
-  };
-  int pid = -1, status = 0;
-  const int failed = start_program({command, {}, SIGKILL, silence}, &pid);
-  return !failed && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 std::optional<std::string> output_of(const std::vector<std::string>& command, double seconds) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;

@@ -54,9 +54,6 @@ class ChildProcess {
   std::string buffer_;
 };
 
-/// Runs a command to its end with the same cleaned environment and tells whether it succeeded; output thrown away.
-bool succeeds(const std::vector<std::string>& command);
-
 /// A program that runs beside this one with the same cleaned environment, its output in files. Killed if this process
 /// ends before it, and when the object goes.
 class BackgroundProgram {
@@ -86,6 +83,8 @@ int run_to_files(const std::vector<std::string>& command, const std::string& out
 /// Runs a command with the same cleaned environment. Returns what it printed; nothing if it could not be started,
 /// ended with another code than 0, or had to be killed after so many seconds.
 std::optional<std::string> output_of(const std::vector<std::string>& command, double seconds = 10);
+/// Whether a command succeeds, however long it takes.
+inline bool succeeds(const std::vector<std::string>& command) { return output_of(command, 1e6).has_value(); }
 
 /// The last line of a file that is not empty; "": it has none, or cannot be read.
 std::string last_line_of(const std::string& path);

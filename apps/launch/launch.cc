@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -12,9 +11,9 @@
 #include <sstream>
 
 #include "apps/launch/child_process.h"
-#include "apps/compare/compare.h"
 #include "apps/launch/mpirun.h"
 #include "apps/programs.h"
+#include "apps/training/options.h"
 #include "apps/common/terminal.h"
 #include "apps/common/text.h"
 #include "core/base/parse.h"
@@ -25,26 +24,21 @@ namespace {
 
 constexpr const char* kLaunchUsage = "as laconic launch -n 4 mnist --epochs 1";
 
-/// Returns an option's value in the file of APP's --config; nothing if there is none, or if APP will refuse the file.
-std::optional<std::string> configured(const std::vector<std::string>& arguments, const std::string& name) try {
-  const auto file = value_of(arguments, "--config");
-  if (!file) return std::nullopt;
-  for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_file(*file))
-    if (item.parents.empty() && item.name == name) return item.inputs.empty() ? "" : item.inputs.front();
-  return std::nullopt;
-} catch (const CLI::Error&) {
-  return std::nullopt;
-}
-/// Where APP saves, as its command line says, else its --config.
-std::optional<std::string> save_of(const std::vector<std::string>& arguments) {
-  const auto save = value_of(arguments, "--save");
-  return save ? save : configured(arguments, "save");
-}
-
-/// Whether the first run goes on from a checkpoint.
-bool resumes(const std::vector<std::string>& arguments) {
-  const auto is_resume = [](const std::string& word) { return word == "--resume" || word.starts_with("--resume="); };
-  return std::ranges::any_of(arguments, is_resume) || configured(arguments, "resume");
+/// The words of a command line, so that it goes on from the newest checkpoint where it saves.
+std::vector<std::string> resuming(const std::vector<std::string>& words) {
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const bool weights = word == "--init";
+    if (weights || word == "--resume") {
+      const bool more = i + 1 < words.size() && !words[i + 1].starts_with("-");
+      i += weights || more ? 1 : 0;
+    } else if (!word.starts_with("--init=") && !word.starts_with("--resume=") && word != "--new-head") {
+      all.push_back(word);
+    }
+  }
+  all.emplace_back("--resume");
+  return all;
 }
 
 /// NAME or NAME:SLOTS.   what : the option, for errors
@@ -201,16 +195,17 @@ LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
                       "nothing begins again with fewer processes (--min-workers): add --restarts R");
   require<UsageError>(o.min_workers <= o.ranks, o.min_workers, " processes at least, and there are ", o.ranks,
                       " (--min-workers): give at most as many as -n");
-  require<UsageError>(o.restarts == 0 || save_of(o.app_arguments),
+  const GivenOptions given(o.app_arguments);
+  require<UsageError>(o.restarts == 0 || given.value("save"),
                       "there would be no checkpoint to begin again from (--restarts): add --save DIR behind ", o.app,
                       ", and --save-every K");
-  require<UsageError>(
-      o.restarts == 0 || !(value_of(o.app_arguments, "--repeat") || configured(o.app_arguments, "repeat")),
-      "a training with several seeds (--repeat) would begin at its first seed again (--restarts): start "
-      "each seed by itself, with --seed");
+  require<UsageError>(o.restarts == 0 || !given.value("repeat"),
+                      "a training with several seeds (--repeat) would begin at its first seed again (--restarts): start "
+                      "each seed by itself, with --seed");
+  const GivenOptions later(resuming(o.app_arguments));
   for (const char* weights : {"init", "new-head"})
-    require<UsageError>(o.restarts == 0 || !configured(o.app_arguments, weights), "what begins again goes on from a ",
-                        "checkpoint, not from weights ('", weights, "' in --config): give --", weights,
+    require<UsageError>(o.restarts == 0 || !later.value(weights), "what begins again goes on from a checkpoint, not ",
+                        "from weights ('", weights, "' in --config): give --", weights,
                         " on the command line, where it can be left out");
   return o;
 }
@@ -229,24 +224,13 @@ LaunchOptions begun_again(const LaunchOptions& options, const std::function<bool
   require<LostRank>(next.ranks >= least, join(gone, ", "), gone.size() == 1 ? " does" : " do", " not answer, and ",
                     next.ranks, " of ", options.ranks,
                     " processes have a host (--min-workers): mend it, or let fewer go on");
-  const auto save = save_of(options.app_arguments);
+  const auto save = GivenOptions(options.app_arguments).value("save");
   auto& words = next.app_arguments;
   if (!save || !holds_checkpoint(*save)) {  // it begins as it did, over what a first save has left that was cut off
     if (save && std::ranges::find(words, "--overwrite") == words.end()) words.emplace_back("--overwrite");
     return next;
   }
-  words.clear();
-  for (std::size_t i = 0; i < options.app_arguments.size(); ++i) {
-    const std::string& word = options.app_arguments[i];
-    const bool weights = word == "--init";
-    if (weights || word == "--resume") {
-      const bool more = i + 1 < options.app_arguments.size() && !options.app_arguments[i + 1].starts_with("-");
-      i += weights || more ? 1 : 0;
-    } else if (!word.starts_with("--init=") && !word.starts_with("--resume=") && word != "--new-head") {
-      words.push_back(word);
-    }
-  }
-  words.emplace_back("--resume");
+  words = resuming(words);
   return next;
 }
 
@@ -333,8 +317,8 @@ int launch(const std::vector<std::string>& arguments) {
       options.app, " --workers ", options.ranks, ".");
   require<UsageError>(mpirun.why.empty(), mpirun.why, " (launch): put the mpirun of that first in PATH, or install it ",
                       "(Debian: apt-get install openmpi-bin)");
-  if (options.restarts > 0 && !resumes(options.app_arguments)) {
-    const std::string save = *save_of(options.app_arguments);
+  if (const GivenOptions given(options.app_arguments); options.restarts > 0 && !given.value("resume")) {
+    const std::string save = *given.value("save");
     require<UsageError>(!holds_checkpoint(save), save,
                         " holds a checkpoint already, and what begins again would go on ",
                         "from that (--restarts): give --resume to go on from it now, or another --save");

@@ -52,7 +52,7 @@ class Scratch {
       setsid();  // no signal of the terminal reaches it, nor one to all processes of a job
       for (const int s : {SIGINT, SIGTERM, SIGHUP}) signal(s, SIG_IGN);
       for (const int fd : {0, 1, 2, ends[1]}) ::close(fd);
-      for (char byte; read(ends[0], &byte, 1) < 0 && errno == EINTR;) {
+      for (char byte; ::read(ends[0], &byte, 1) < 0 && errno == EINTR;) {
       }
       remove();
       _exit(0);
@@ -104,9 +104,9 @@ class Scratch {
   int alive_ = -1;  // nothing is written there: its end is what the keeper waits for
 };
 
-void print_error(std::string_view text) {
+void write_stderr(std::string_view text) {
   while (!text.empty()) {
-    const ssize_t n = write(STDERR_FILENO, text.data(), text.size());
+    const ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return;  // nobody reads
     text.remove_prefix(static_cast<std::size_t>(n));
@@ -242,7 +242,7 @@ class Supervisor {
   void take_lines() {
     char bytes[4096];
     ssize_t n;
-    while ((n = read(from_mpirun_, bytes, sizeof bytes)) > 0 || (n < 0 && errno == EINTR)) {
+    while ((n = ::read(from_mpirun_, bytes, sizeof bytes)) > 0 || (n < 0 && errno == EINTR)) {
       line_.append(bytes, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
       std::erase(line_, '\0');  // prterun ends some of its notes with one
       for (std::size_t end; (end = line_.find('\n')) != line_.npos; line_.erase(0, end + 1))
@@ -257,7 +257,7 @@ class Supervisor {
   }
 
   void tell(const std::string& text) {
-    print_error(text);
+    write_stderr(text);
     constexpr std::string_view kError = "laconic: error: ";
     const auto at = text.find(kError);
     if (why_.empty() && at != text.npos && (at == 0 || text[at - 1] == '\n')) {

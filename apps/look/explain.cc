@@ -9,9 +9,8 @@
 #include "apps/compare/result_table.h"
 #include "apps/simulate/model_facts.h"
 #include "apps/common/statistics.h"
-#include "apps/common/subcommand.h"
-#include "apps/common/text.h"
 #include "apps/common/tools.h"
+#include "apps/common/text.h"
 #include "core/base/error.h"
 #include "core/base/parse.h"
 #include "dist/predict/planner.h"
@@ -73,7 +72,7 @@ class WhatIfs {
   std::vector<WhatIf> all() const {
     std::vector<WhatIf> found;
     const auto add = [&](const std::string& change, double samples, bool allows, const auto& make) {
-      dist::PlanningFacts facts = facts_;
+      dist::PredictionFacts facts = facts_;
       make(facts);
       const dist::Planned best = dist::make_best_plan(facts);
       const bool same = best.plan.codec == plan_.codec && best.plan.sync == plan_.sync;
@@ -81,10 +80,9 @@ class WhatIfs {
     };
     if (!facts_.allowed.sixteen_bits && facts_.group.codecs.contains("bf16"))
       add("sums through 16 bits: --allow 16bit", 1, true, [](auto& facts) { facts.allowed.sixteen_bits = true; });
-    if (!facts_.allowed.find("redsync") && facts_.group.work.per_gathered_element > 0)
-      add("RedSync: --allow sparse:0.01", 1, true, [](auto& facts) {
-        facts.allowed.methods.emplace_back("redsync", Settings{{"density", "0.01"}});
-      });
+    const dist::MethodChoice sparse = dist::Allowed::parse("sparse:0.01", "--allow").methods[0];
+    if (!facts_.allowed.find(sparse.method->name()) && facts_.group.work.per_gathered_element > 0)
+      add("RedSync: --allow sparse:0.01", 1, true, [&](auto& facts) { facts.allowed.methods.push_back(sparse); });
     add("a link of twice the rate", 1, false, [](auto& facts) { facts.group.bytes_per_second *= 2; });
     add("half the latency", 1, false, [](auto& facts) { facts.group.latency_seconds /= 2; });
     add("twice the batch, which takes twice as long to compute", 2, false, [](auto& facts) {
@@ -97,11 +95,9 @@ class WhatIfs {
   }
 
  private:
-  using Settings = dist::MethodChoice::Settings;
-
   const GhostModel ghost_;
   const dist::Plan plan_;
-  dist::PlanningFacts facts_;
+  dist::PredictionFacts facts_;
 };
 
 bool is_of_zoo(const std::string& model) {
@@ -144,20 +140,12 @@ int explain(const std::vector<std::string>& arguments) {
                "laconic explain");
   app.add_option("log", path, "what --log has written; with --plan auto it tells most")->required()->type_name("LOG");
   if (const auto done = parse_tool(app, arguments)) return *done;
-  LogFile log = LogFile::read(path);
-  std::vector<nlohmann::json>& steps = log.steps;
-  require<DataError>(!steps.empty(), path, " has no steps: let the training run for some.");
-  // A training with --replan may have had other plans before.
-  if (log.plan.is_object())
-    std::erase_if(steps, [planned_after = log.plan.value("step", std::int64_t{0})](const nlohmann::json& step) {
-      return step.value("step", planned_after + 1) <= planned_after;
-    });
-  require<DataError>(!steps.empty(), path, " has no steps after its last plan: let the training run for some.");
-  const std::size_t all = steps.size();
-  steps = without_warm_up(std::move(steps));
-  const std::size_t left_out = all - steps.size(), counted = steps.size(), every = exchange_every(log.run);
-  steps = in_rounds(steps, every);
-  const Median step = median_of_steps(steps, "step_ms");
+  const LogFile log = LogFile::read(path);
+  require<DataError>(!log.steps.empty(), path, " has no steps: let the training run for some.");
+  const std::size_t counted = without_warm_up(log.steps).size(), left_out = log.steps.size() - counted,
+                    every = exchange_every(log.run);
+  const std::vector<LoggedStep> steps = rounds_of(without_warm_up(log.steps), every);
+  const Median step = median_over(steps, ms_of);
   require<DataError>(step.value > 0, path, " has no times of steps: name a file that --log has written.");
 
   fmt::print("{}, {} counted{}.\n", log.run.value("model", "a model"),
@@ -173,10 +161,10 @@ int explain(const std::vector<std::string>& arguments) {
   }
   ResultTable table(false);
   table.title("");
-  for (const StepPart& part : kStepParts)
-    if (const double ms = median_of_steps(steps, part.figure).value; ms > 0)
+  for (std::size_t i = 0; i < std::size(kStepParts); ++i)
+    if (const double ms = median_over(steps, [i](const LoggedStep& s) { return s.parts[i]; }).value; ms > 0)
       table.add(
-          {{"part", "", part.what}, {"ms", "", ms, "{:.2f}"}, {"of a step", "", ms / step.value, "{:.1f} %", 100}});
+          {{"part", "", kStepParts[i].what}, {"ms", "", ms, "{:.2f}"}, {"of a step", "", ms / step.value, "{:.1f} %", 100}});
   fmt::print("\n{}", table.text());
   print_straggler(log);
   if (!planned) {

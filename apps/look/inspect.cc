@@ -7,11 +7,10 @@
 
 #include "apps/bench/published_selectors.h"
 #include "apps/common/statistics.h"
-#include "apps/common/subcommand.h"
-#include "apps/common/text.h"
 #include "apps/common/tools.h"
+#include "apps/common/text.h"
 #include "apps/common/values.h"
-#include "compress/choose/selector.h"
+#include "compress/select/selector.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/parallel.h"
@@ -23,8 +22,20 @@ namespace {
 
 constexpr int kTimed = 5;  // selections; the median is told
 
+void print_selection(const std::string& method, std::int64_t n, std::int64_t k, const compress::Selection& s, double ms,
+                     int threads, double captured) {
+  fmt::print("{} of {} values\n", method, n);
+  fmt::print("  k          {:<14} asked for\n", k);
+  fmt::print("  nnz        {:<14} chosen\n", s.size());
+  fmt::print("  threshold  {:<14.6g} the smallest magnitude let in\n", s.threshold);
+  fmt::print("  passes     {:<14} over all values\n", s.passes);
+  fmt::print("  time       {:<14} ms, nothing known before, {}\n", fmt::format("{:.3f}", ms),
+             plural(threads, "thread"));
+  fmt::print("  captured   {:<14} of the L2 norm\n", fmt::format("{:.2f} %", 100 * captured));
+}
+
 int inspect_select(const std::vector<std::string>& arguments) {
-  ValuesFile file;
+  std::string file, tensor;
   std::string method = "search", sign = "any";
   std::optional<std::int64_t> k;
   std::optional<double> density;
@@ -33,7 +44,10 @@ int inspect_select(const std::vector<std::string>& arguments) {
   bool json = false;
   CLI::App app("What a selector chooses of the values in a file, and how much of them that is.",
                "laconic inspect select");
-  file.add_options(app);
+  app.add_option("file", file, "float32 values as they lie in memory, or a .safetensors file")
+      ->required()
+      ->type_name("FILE");
+  app.add_option("--tensor", tensor, "which one of a .safetensors file")->type_name("NAME");
   app.add_option("--method", method,
                  "radix, trimmed, search, sampled, exact, fixed, dropping, dgc, random; as published, step by step:\n"
                  "nth-element, radix-histogram, trimmed-steps, search-steps [search]")
@@ -56,7 +70,7 @@ int inspect_select(const std::vector<std::string>& arguments) {
   require<UsageError>(!kind.traits.needs_latest, method,
                       " goes by the last gradient besides (--method): choose another");
   set_kernel_threads(threads);
-  const Tensor x = file.read();
+  const Tensor x = read_values(file, tensor);
   const auto n = x.elements();
   if (!k) k = dist::elements_to_send(n, density.value_or(0.001));
   require<UsageError>(*k <= n, "there are ", n, " values (--k): choose no more of them than that, not ", *k);
@@ -92,14 +106,7 @@ int inspect_select(const std::vector<std::string>& arguments) {
                            .dump());
     return 0;
   }
-  fmt::print("{} of {} values\n", method, n);
-  fmt::print("  k          {:<14} asked for\n", *k);
-  fmt::print("  nnz        {:<14} chosen\n", s.size());
-  fmt::print("  threshold  {:<14.6g} the smallest magnitude let in\n", s.threshold);
-  fmt::print("  passes     {:<14} over all values\n", s.passes);
-  fmt::print("  time       {:<14} ms, nothing known before, {}\n", fmt::format("{:.3f}", time),
-             plural(threads, "thread"));
-  fmt::print("  captured   {:<14} of the L2 norm\n", fmt::format("{:.2f} %", 100 * captured));
+  print_selection(method, n, *k, s, time, threads, captured);
   return 0;
 }
 
@@ -108,7 +115,6 @@ constexpr Subcommand kInspections[] = {
     {"codec", "what INCEPTIONN's codec makes of them", inspect_codec},
     {"checkpoint", "whether what --save wrote is whole", inspect_checkpoint},
     {"flight", "what each rank was at when a training broke off", inspect_flight},
-    {"trace", "where the time of a recorded training went", inspect_trace},
 };
 
 }  // namespace

@@ -4,9 +4,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "apps/common/subcommand.h"
-#include "apps/common/text.h"
 #include "apps/common/tools.h"
+#include "apps/common/text.h"
 #include "core/base/error.h"
 #include "dist/trainer/checkpoint.h"
 

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/compare/result_table.h"
-#include "apps/common/subcommand.h"
 #include "apps/common/tools.h"
 #include "apps/common/values.h"
 #include "compress/inceptionn/inceptionn.h"

@@ -8,9 +8,8 @@
 #include <set>
 
 #include "apps/compare/result_table.h"
-#include "apps/common/subcommand.h"
-#include "apps/common/text.h"
 #include "apps/common/tools.h"
+#include "apps/common/text.h"
 #include "core/base/error.h"
 #include "dist/engine/flight.h"
 

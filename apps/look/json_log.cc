@@ -203,14 +203,10 @@ JsonLog::JsonLog(std::string path, bool append, std::string run, bool trains)
 
 void JsonLog::on_start(const RunInfo& info) {
   shorten(info);
-  batch_ = info.batch, classes_ = info.classes;
   if (!run_.empty()) run_ = run_to_json(run_, info);
-  if (info.receipt) on_plan(*info.receipt);
-}
-
-void JsonLog::on_plan(const dist::Receipt& receipt) {
-  Json plan = ordered_json_from(receipt.json(), "a plan");
-  plan["batch"] = batch_, plan["classes"] = classes_;
+  if (!info.receipt) return;
+  Json plan = ordered_json_from(info.receipt->json(), "a plan");
+  plan["batch"] = info.batch, plan["classes"] = info.classes;
   line(Json{{"plan", std::move(plan)}}.dump());
 }
 

@@ -62,7 +62,6 @@ class JsonLog final : public Observer {
   void on_step(const StepReport& report) override;
   void on_eval(const EvalReport& report) override;
   void on_test(const EvalReport& report) override;
-  void on_plan(const dist::Receipt& receipt) override;
   void on_ranks(const RanksReport& report) override;
   void on_ledger(const LedgerReport& report) override;
   void on_end(const RunSummary& summary) override;
@@ -77,8 +76,6 @@ class JsonLog final : public Observer {
   bool append_, trains_;
   std::string run_;  // JSON: what stands before all other lines, until it does
   std::unique_ptr<std::FILE, Close> file_;
-  int batch_ = 0;             // of a worker
-  std::int64_t classes_ = 0;  // of the model
 };
 
 }  // namespace laconic

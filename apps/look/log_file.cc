@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <limits>
 #include <utility>
 
 #include "core/base/error.h"
@@ -28,10 +29,9 @@ void check_fields(const LogFile& log) {
   const auto of_step = [](const nlohmann::json& value) { whole_in<std::int64_t>(value); };
   if_there(log.run, "model", text), if_there(log.run, "overlap", text);
   if_there(log.run, "accumulate", whole), if_there(log.run, "exchange_every", of_step);
-  for (const nlohmann::json& step : log.steps) if_there(step, "step", of_step);
   if (!log.plan.is_object()) return;
   for (const char* key : {"classes", "batch"}) if_there(log.plan, key, whole);
-  if_there(log.plan, "step", of_step), if_there(log.plan, "sync", text), if_there(log.plan, "step_ms", number);
+  if_there(log.plan, "sync", text), if_there(log.plan, "step_ms", number);
   if_there(log.plan, "codec_feedback", [](const nlohmann::json& value) { value.get<bool>(); });
   if_there(log.plan, "settings", [&](const nlohmann::json& settings) {
     for (const auto& [name, setting] : settings.items()) text(setting);
@@ -46,6 +46,33 @@ void check_fields(const LogFile& log) {
 
 }  // namespace
 
+std::optional<double> number_field(const nlohmann::json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+}
+
+std::string text_field(const nlohmann::json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+LoggedStep step_from(const nlohmann::json& line) {
+  const auto figure = [&](const char* name, double otherwise = std::numeric_limits<double>::quiet_NaN()) {
+    return number_field(line, name).value_or(otherwise);
+  };
+  LoggedStep s{.step = figure("step"),
+               .epoch = figure("epoch", 0),
+               .loss = figure("loss"),
+               .lr = figure("lr"),
+               .step_ms = figure("step_ms"),
+               .bytes_sent = figure("bytes_sent"),
+               .bytes_sent_sum = figure("bytes_sent_sum"),
+               .bytes_dense = figure("bytes_dense"),
+               .parts = {}};
+  for (std::size_t i = 0; i < std::size(kStepParts); ++i) s.parts[i] = figure(kStepParts[i].figure);
+  return s;
+}
+
 RanksReport ranks_from(const nlohmann::json& line) {
   RanksReport ranks{.step = whole_in<std::int64_t>(line.at("last_step")),
                     .steps = whole_in<std::int64_t>(line.at("steps"))};
@@ -58,7 +85,7 @@ RanksReport ranks_from(const nlohmann::json& line) {
   return ranks;
 }
 
-LogFile LogFile::read(const std::string& path) {
+LogFile LogFile::read(const std::string& path) try {
   std::ifstream in(path);
   require<DataError>(in.good(), path, " could not be read: check the path, and name a file that --log has written.");
   LogFile log;
@@ -74,21 +101,21 @@ LogFile LogFile::read(const std::string& path) {
     if (j.contains("ledger")) log.ledger = std::move(j["ledger"]);
     if (j.contains("ranks")) ranks.push_back(std::move(j["ranks"]));
     if (j.contains("eval") && j["eval"].is_object()) log.evals.emplace_back(log.steps.size(), std::move(j["eval"]));
-    if (j.contains("step")) log.steps.push_back(std::move(j));
+    if (!j.contains("step")) continue;
+    whole_in<std::int64_t>(j["step"]);  // or it is no log
+    log.steps.push_back(step_from(j));
+    if (j.contains("gradients")) log.gradients.emplace_back(log.steps.back().step, std::move(j["gradients"]));
   }
   require<DataError>(log.run.is_object(), path, " says of no run: name a file that --log has written.");
-  try {
-    check_fields(log);
-    for (const nlohmann::json& line : ranks) log.ranks = joined(log.ranks, ranks_from(line));
-  } catch (const nlohmann::json::exception& e) {
-    throw DataError(concat(path, " is no log as --log writes it (", e.what(), "): name another, or mend it."));
-  }
+  check_fields(log);
+  for (const nlohmann::json& line : ranks) log.ranks = joined(log.ranks, ranks_from(line));
   return log;
+} catch (const nlohmann::json::exception& e) {
+  throw DataError(concat(path, " is no log as --log writes it (", e.what(), "): name another, or mend it."));
 }
 
-std::vector<nlohmann::json> without_warm_up(std::vector<nlohmann::json> steps) {
-  if (steps.size() > 2 * kWarmUpSteps) steps.erase(steps.begin(), steps.begin() + kWarmUpSteps);
-  return steps;
+std::span<const LoggedStep> without_warm_up(std::span<const LoggedStep> steps) {
+  return steps.subspan(steps.size() > 2 * kWarmUpSteps ? kWarmUpSteps : 0);
 }
 
 std::size_t exchange_every(const nlohmann::json& run) {
@@ -96,30 +123,17 @@ std::size_t exchange_every(const nlohmann::json& run) {
   return static_cast<std::size_t>(std::max<std::int64_t>(1, every));
 }
 
-std::vector<nlohmann::json> in_rounds(const std::vector<nlohmann::json>& steps, std::size_t every) {
-  if (every == 1) return steps;
-  std::vector<nlohmann::json> rounds;
+std::vector<LoggedStep> rounds_of(std::span<const LoggedStep> steps, std::size_t every) {
+  std::vector<LoggedStep> rounds;
   each_round(steps.size(), every, [&](std::size_t begin, std::size_t n) {
-    nlohmann::json& mean = rounds.emplace_back();
-    const auto average = [&](const char* figure) {
-      double sum = 0;
-      for (std::size_t i = begin; i < begin + n; ++i)
-        if (const auto found = steps[i].find(figure); found != steps[i].end() && found->is_number())
-          sum += found->get<double>();
-      mean[figure] = sum / static_cast<double>(n);
-    };
-    average("step_ms");
-    for (const StepPart& part : kStepParts) average(part.figure);
+    const auto mean = [&](auto figure) { return mean_over(steps.subspan(begin, n), figure); };
+    LoggedStep& round = rounds.emplace_back(steps[begin]);
+    for (double LoggedStep::*figure : {&LoggedStep::step_ms, &LoggedStep::bytes_sent, &LoggedStep::bytes_dense})
+      round.*figure = mean([figure](const LoggedStep& s) { return s.*figure; });
+    for (std::size_t i = 0; i < round.parts.size(); ++i)
+      round.parts[i] = mean([i](const LoggedStep& s) { return s.parts[i]; });
   });
   return rounds;
-}
-
-Median median_of_steps(const std::vector<nlohmann::json>& steps, const char* figure) {
-  std::vector<double> values;
-  for (const auto& step : steps)
-    if (const auto found = step.find(figure); found != step.end() && found->is_number())
-      values.push_back(found->get<double>());
-  return values.empty() ? Median{} : median(std::move(values));
 }
 
 }  // namespace laconic

@@ -6,9 +6,8 @@
 #include <span>
 
 #include "apps/compare/result_table.h"
-#include "apps/common/subcommand.h"
-#include "apps/common/terminal.h"
 #include "apps/common/tools.h"
+#include "apps/common/terminal.h"
 #include "data/input_file.h"
 #include "layers/models/zoo.h"
 

@@ -26,16 +26,15 @@ void nest(std::vector<TraceFile::Span>& spans) {
   }
 }
 
-}  // namespace
-
-const TraceFile::Span* TraceFile::Line::at(double time, std::string_view category) const {
-  const auto after = std::ranges::upper_bound(spans, time + kRounding, {}, &Span::begin);
-  for (int i = static_cast<int>(after - spans.begin()) - 1; i >= 0; i = spans[static_cast<std::size_t>(i)].around) {
-    const Span& span = spans[static_cast<std::size_t>(i)];
-    if (time <= span.end + kRounding && (category.empty() || span.category == category)) return &span;
+/// Whether the span, or one that it lies in, is an evaluation.
+bool in_evaluation(const TraceFile::Line& line, const TraceFile::Span& span) {
+  for (const TraceFile::Span* s = &span;; s = &line.spans[static_cast<std::size_t>(s->around)]) {
+    if (s->category == "evaluation") return true;
+    if (s->around < 0) return false;
   }
-  return nullptr;
 }
+
+}  // namespace
 
 const TraceFile::Line* TraceFile::computing(int rank) const {
   const auto lines = ranks.find(rank);
@@ -43,10 +42,6 @@ const TraceFile::Line* TraceFile::computing(int rank) const {
   for (const auto& [number, line] : lines->second)
     if (line.name.starts_with("compute") && !line.spans.empty()) return &line;
   return nullptr;
-}
-
-const TraceFile::Span* TraceFile::at(const Point& point, std::string_view category) const {
-  return ranks.at(point.rank).at(point.line).at(point.time, category);
 }
 
 TraceFile parse_trace(std::string_view text) {
@@ -87,13 +82,6 @@ TraceFile read_trace(const std::string& path) {
     return parse_trace({reinterpret_cast<const char*>(text.data()), text.size()});
   } catch (const DataError& e) {
     throw DataError(concat(path, ": ", e.what()));
-  }
-}
-
-bool in_evaluation(const TraceFile::Line& line, const TraceFile::Span& span) {
-  for (const TraceFile::Span* s = &span;; s = &line.spans[static_cast<std::size_t>(s->around)]) {
-    if (s->category == "evaluation") return true;
-    if (s->around < 0) return false;
   }
 }
 

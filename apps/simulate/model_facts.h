@@ -15,8 +15,8 @@ struct GhostModel {
   const ParameterArena arena;
 };
 
-/// Times each layer at a rate of so many FLOP a second: two for each multiply-add, backward twice as many as forward,
-/// and four for each parameter that is updated.   batch : samples, of a language model streams
+/// Times each layer at this rate: two for each multiply-add, backward twice as many as forward, and four for each
+/// parameter that is updated.   batch : samples, of a language model streams
 dist::LayerTimes layer_times_at(double flop_per_second, const std::string& model, int classes, std::int64_t batch);
 
 }  // namespace laconic

@@ -6,7 +6,7 @@
 
 #include "apps/command_line.h"
 #include "apps/look/log_file.h"
-#include "apps/common/subcommand.h"
+#include "apps/common/tools.h"
 #include "apps/common/text.h"
 #include "core/base/parse.h"
 #include "dist/predict/calibration_file.h"
@@ -122,12 +122,12 @@ void add_settings(Settings& s, SimulateOptions& o, std::string& replayed, std::s
          "measured: here, now; gflops:X; or FILE, of laconic bench\nlayers --json [" + o.compute + "]");
   s.whole_number<int>("threads", "T", o.threads, 1, "of a worker, where computing is measured");
   s.value("workers", "N,..", "as 2,4,8, or 2..1024, which doubles [1..64]",
-          [&o](const std::string& text, const std::string& where) { o.workers = numbers_of_workers(text, where); });
+          Settings::into(o.workers, numbers_of_workers));
   s.value("straggle", "SHARE",
           "each step of a worker takes longer by a share, drawn\nexponentially with this mean, as 0.1 [0]",
           [&o](const std::string& text, const std::string& where) { o.straggling = real(text, where, 0, 100, "0.1"); });
   s.value("message-time", "TIME", "of a core, to send or take a message, as 10us [5us]",
-          [&o](const std::string& text, const std::string& where) { o.message_seconds = seconds_in(text, where); });
+          Settings::into(o.message_seconds, seconds_in));
   s.value("sum-rate", "GB/S", "in which a core adds gradients, as 8 [measured here]",
           [&o](const std::string& text, const std::string& where) {
             o.bytes_added_a_second = 1e9 * real(text, where, 1e-6, 1e6, "8");
@@ -140,22 +140,13 @@ void add_settings(Settings& s, SimulateOptions& o, std::string& replayed, std::s
          "model, batch, computing, cores and network are those of a\ntraining with --plan auto --log LOG");
   s.text("calibration", "FILE", calibration,
          "cores and network are those that laconic calibrate --save\nhas measured, and the model, if it was told one");
-  add_exchange_settings(s, {.sync = o.sync,
-                            .method_settings = o.method_settings,
-                            .plan = o.plan,
-                            .overlap = o.overlap,
-                            .codec_feedback = o.codec_feedback,
-                            .servers = o.servers,
-                            .link = o.link,
-                            .link_of = o.link_of,
-                            .per_host = o.per_host,
-                            .link_between = o.link_between});
+  add_exchange_settings(s, o, o.plan, o.overlap, o.codec_feedback);
   Setting& link = *s.find("link");
   link.help =
       "each worker's cable, to a switch that is never busy, as\n10gbit,20us; headers of TCP take 4 % [1gbit,100us]";
   s.group(kNetGroup, Scope::exchange);
   s.value("rate", "RATE", "of the link, in place of the one that --link or the log names,\nas 10gbit",
-          [&o](const std::string& text, const std::string& where) { o.rate = rate_in(text, where); });
+          Settings::into(o.rate, rate_in));
   s.value("nic", "none|inceptionn",
           "--codec inceptionn runs in INCEPTIONN's network cards, and\ntakes no time of a core [none]",
           [&o](const std::string& text, const std::string& where) {
@@ -164,7 +155,7 @@ void add_settings(Settings& s, SimulateOptions& o, std::string& replayed, std::s
   s.group("Parameter servers (--sync ps, layerdrop, slimdp)", Scope::exchange);
   s.value("layer-shares", "LOG",
           "layers travel as often as a training with --sync layerdrop\n--ledger --log LOG has sent them [1 - R]",
-          [&o](const std::string& text, const std::string& where) { o.layer_shares = layer_shares(text, where); });
+          Settings::into(o.layer_shares, layer_shares));
   s.group(kCodecGroup, Scope::exchange);
   s.value("payload-bits", "B",
           "of each value behind the codec, 32 over the ratio of\nlaconic inspect codec [what the codec expects]",
@@ -179,7 +170,6 @@ void add_settings(Settings& s, SimulateOptions& o, std::string& replayed, std::s
   s.value("vs", "\"LABEL: OPTIONS\"", "a set: these options behind the others; may be given again",
           [&o](const std::string& text, const std::string&) { o.sets.push_back(text); })
       .takes = Setting::Takes::repeated;
-  s.text("svg", "FILE", o.svg, "draw samples a second over what is swept, a curve for each set");
   s.flag("json", o.json, "one object, on the last line");
   s.flag("markdown", o.markdown, "a table for docs");
 }
@@ -246,11 +236,10 @@ SimulateOptions checked(const Words& words) {
     if (o.replayed && !o.replayed->times.layers.empty() && settings.given(name))
       refuse(settings.given("replay") ? "computing is that of the log" : "computing is that of the calibration",
              concat("`", name, "`"), "leave it out, or give `compute` too");
-  o.method = make_method(settings, o.sync, o.method_settings);
+  o.make_method(settings);
   dist::require_on_ghosts(*o.method);
   check_codec(o);
-  if (o.method->traits().servers && !o.servers) o.servers = 1;
-  link_options(*o.link, o.link_of, o.per_host, o.link_between);  // checks them
+  o.network();  // checks them
   const auto found = dist::find_allreduce(o.plan.allreduce);
   require<UsageError>(!found || found->kind.carrier == dist::Carrier::messages, "`allreduce` ", o.plan.allreduce,
                       " is not ours, and nobody here knows what it sends: take one of ours, as ring");
@@ -306,7 +295,7 @@ Simulations simulate_options(const std::vector<std::string>& arguments) try {
       const auto [label, more] = labelled(set);
       if (sweeps && gives(more, "--" + all.axis))
         refuse("the set '" + label + "' gives what is swept", "--" + all.axis, "leave it out of the set");
-      for (const char* option : {"--sweep", "--vs", "--help", "--svg", "--json", "--markdown"})
+      for (const char* option : {"--sweep", "--vs", "--help", "--json", "--markdown"})
         if (gives(more, option)) refuse("a set cannot have it", option, "give it beside the sets");
       words.insert(words.end(), more.begin(), more.end());
       all.sets.back().label = label;

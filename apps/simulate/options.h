@@ -12,7 +12,7 @@
 namespace laconic {
 
 /// Holds what `laconic simulate` is told of one training.
-struct SimulateOptions {
+struct SimulateOptions : ExchangeOptions {
   std::string model = "resnet50", compute = "measured";
   int classes = 0;  ///< 0: the model's own
   int batch = 32, threads = 1;
@@ -31,23 +31,14 @@ struct SimulateOptions {
   std::map<std::string, dist::LayerShare> layer_shares{};  ///< from the log of a training with layerdrop
   bool own_link = true;  ///< `link` is a cable's; false: what was measured behind all headers
 
-  std::string sync = "allreduce";
-  MethodSettings method_settings{};
-  std::shared_ptr<const dist::Method> method{};
   dist::PlanOptions plan{};
   dist::Overlap overlap = dist::Overlap::forward;
   bool codec_feedback = false;
   std::optional<double> payload_bits{};  ///< of a value that went through the codec; nothing: what the codec expects
   bool in_card = false;                  ///< the codec runs in INCEPTIONN's network card
-  std::optional<int> servers{};
-  std::optional<dist::LinkSpec> link{};
   std::optional<dist::LinkSpec> rate{};  ///< its rate is the link's
-  std::map<int, dist::LinkSpec> link_of{};
-  int per_host = 0;  ///< 0: there are no hosts
-  std::optional<dist::LinkSpec> link_between{};
 
   bool json = false, markdown = false;
-  std::string svg{};
   std::string sweep{};              ///< "density=0.001,0.01"
   std::vector<std::string> sets{};  ///< "label: options", of the others
 };

@@ -7,7 +7,6 @@
 #include "apps/launch/child_process.h"
 #include "apps/common/machine.h"
 #include "apps/compare/result_table.h"
-#include "apps/simulate/curves.h"
 #include "apps/simulate/model_facts.h"
 #include "apps/simulate/options.h"
 #include "apps/common/tools.h"
@@ -88,7 +87,7 @@ Run run_of(const SimulateOptions& o, const GhostModel& ghost) {
   facts = {.workers = workers, .servers = o.servers.value_or(0), .momentum = 0.9, .overlap = o.overlap};
   if (const std::string of = o.method->traits().optimizer; !of.empty()) facts.optimizer = of;
   facts.plan = o.plan, facts.codec_feedback = o.codec_feedback, facts.layer_shares = o.layer_shares;
-  const dist::LinkSpec& slower = o.link_between.value_or(*o.link);
+  const dist::LinkSpec& slower = o.slower_link();
   facts.latency_seconds = std::chrono::duration<double>(slower.latency).count();
   facts.seconds_per_byte = 8.0 / static_cast<double>(slower.bits_per_second);
   o.method->check(facts);
@@ -98,7 +97,7 @@ Run run_of(const SimulateOptions& o, const GhostModel& ghost) {
   require<UsageError>(facts.servers <= kMostServers, facts.servers, " servers are too many (--servers): give at most ",
                       kMostServers);
   run.network = {.ranks = workers + facts.servers,
-                 .links = link_options(*o.link, o.link_of, o.per_host, o.link_between)};
+                 .links = o.network()};
   if (run.network.ranks == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden
   for (const auto& [rank, link] : o.link_of)
     require<UsageError>(rank < run.network.ranks, "there is no rank ", rank, " among ", run.network.ranks,
@@ -154,7 +153,7 @@ dist::WorkCosts costs_of(const SimulateOptions& o, const Run& run, MeasuredWork&
     work.per_gathered_element = residual.gather, work.per_selected_element = residual.select;
     work.per_scattered_element = residual.scatter;
   }
-  run.training.method->measure(work);
+  run.training.method->measure(work, run.training.facts);
   double update_ms = 0, elements = 0;
   for (const auto& layer : run.training.times.layers)
     for (const auto& p : layer.parameters) update_ms += p.update_ms, elements += static_cast<double>(p.elements);
@@ -207,10 +206,8 @@ int simulate(const std::vector<std::string>& arguments) {
   MeasuredWork measured;
   ResultTable table(first.markdown);
   table.title("");
-  std::vector<Curve> curves;
   for (std::size_t s = 0; s < all.size(); ++s) {
     const Simulations::Set& set = asked.sets[s];
-    curves.push_back({set.label.empty() ? set.points[0].sync : set.label, {}});
     for (std::size_t p = 0; p < all[s].size(); ++p) {
       const SimulateOptions& o = set.points[p];
       Run& run = all[s][p];
@@ -230,19 +227,16 @@ int simulate(const std::vector<std::string>& arguments) {
                              {"of ideal", "efficiency", step.compute_seconds / step.seconds, "{:.1f} %", 100},
                              {"MB sent a worker", "bytes_sent", step.bytes_sent, "{:.1f}", 1e-6}});
       table.add(row);
-      const std::string at = over_workers ? std::to_string(workers) : asked.values[p];
-      curves.back().points.push_back({at, workers, rate, o.batch / step.compute_seconds});
     }
   }
-  if (!first.svg.empty()) draw_curves(curves, asked.axis, what, first.svg);
   if (first.json) {
     fmt::print("{}\n",
                nlohmann::ordered_json{{"what", what}, {"compute", computing}, {"rows", table.objects()}}.dump());
     return 0;
   }
-  fmt::print("{}\n{}\n{}\nSimulated: nothing was sent.{}\n",
+  fmt::print("{}\n{}\n{}\nSimulated: nothing was sent.\n",
              computing == "measured" ? machine() + "; computing measured here" : "computing: " + computing, what,
-             table.text(), first.svg.empty() ? "" : " Curves: " + first.svg);
+             table.text());
   return 0;
 }
 

@@ -3,10 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <limits>
 
-#include "apps/common/subcommand.h"
+#include "apps/common/tools.h"
 #include "apps/common/terminal.h"
 #include "apps/common/text.h"
-#include "apps/common/tools.h"
 #include "core/base/error.h"
 #include "core/base/processor.h"
 #include "data/image_pack.h"

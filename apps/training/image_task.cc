@@ -5,7 +5,7 @@
 
 #include "apps/training/task.h"
 #include "core/base/parse.h"
-#include "data/mnist.h"
+#include "data/image_dataset.h"
 #include "data/photo_transform.h"
 
 namespace laconic {

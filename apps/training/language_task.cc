@@ -10,7 +10,6 @@
 #include "core/base/parallel.h"
 #include "core/state.h"
 #include "data/synthetic.h"
-#include "dist/trainer/block_language_modelling.h"
 #include "dist/trainer/language_modelling.h"
 
 namespace laconic {

@@ -9,6 +9,7 @@
 #include <iostream>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "apps/command_line.h"
 #include "apps/training/device_options.h"
@@ -182,7 +183,7 @@ void refuse_idle(const Settings& settings, const TrainOptions& o) {
   if (!o.trainer.plan_file.empty())
     refuse_given({"allreduce", "fusion", "chunk", "codec"}, "a plan says what travels how", "leave it out, or --plan");
   if (o.trainer.plan_file != kAutomatic)
-    refuse_given({"allow", "replan"}, "only --plan auto chooses", "leave it out, or add --plan auto");
+    refuse_given({"allow"}, "only --plan auto chooses", "leave it out, or add --plan auto");
   if (o.trainer.plan_file != kAutomatic && (!o.method->traits().asks_network || o.link))
     refuse_given({"calibration"}, "only --plan auto goes by what the network is like",
                  "leave it out, or add --plan auto");
@@ -191,6 +192,7 @@ void refuse_idle(const Settings& settings, const TrainOptions& o) {
   if (o.eval_only)
     refuse_given({"trace", "trace-steps", "report", "live", "tensorboard", "dump-gradients", "save-every"},
                  "--eval-only makes no step", "leave one of the two out");
+  if (o.report.empty()) refuse_given({"live"}, "there is no page to write while it trains", "add --report FILE.html");
   if (!o.predict.empty())
     refuse_given({"eval-only", "log", "trace", "report", "live", "tensorboard", "dump-gradients", "save-every",
                   "repeat", "dry-run", "link"},
@@ -257,8 +259,7 @@ void settle(const Settings& settings, TrainOptions& o, const Program& program) {
         setting.name != "timeout" && setting.name != "compute-only" && setting.name != "alone")
       o.computing += concat(setting.name, "=", setting.given_as, "\n");
 
-  o.method = make_method(settings, o.sync, o.method_settings);
-  if (o.method->traits().servers && !o.servers) o.servers = 1;
+  o.make_method(settings);
   settle_codec(o);
   require_bearable(o);
   refuse_idle(settings, o);
@@ -275,7 +276,7 @@ void settle(const Settings& settings, TrainOptions& o, const Program& program) {
   if ((o.per_host > 0 || o.link_between) && !o.link)
     refuse("no network is emulated inside the hosts", "--ranks-per-host and --link-between",
            "add --link, as --link 100gbit,2us");
-  if (o.link) link_options(*o.link, o.link_of, o.per_host, o.link_between);  // checks them
+  if (o.link) o.network();  // checks them
   if (o.link && dist::ranks_under_mpirun() > 0)
     refuse("a link is emulated between threads only, and these are MPI processes", "--link",
            "use --workers without mpirun, or a real network");
@@ -319,9 +320,8 @@ TrainerOptions trainer_options(const TrainOptions& o) {
   t.optimizer.momentum = optimizer_kind(t.optimizer.name).has_momentum ? o.momentum : 0.0;
   t.optimizer.decay.weight_decay = o.weight_decay;
   if (o.link) {
-    const dist::LinkSpec& slower = o.link_between.value_or(*o.link);
-    t.latency_seconds = std::chrono::duration<double>(slower.latency).count();
-    t.seconds_per_byte = 8.0 / static_cast<double>(slower.bits_per_second);
+    t.latency_seconds = std::chrono::duration<double>(o.slower_link().latency).count();
+    t.seconds_per_byte = 8.0 / static_cast<double>(o.slower_link().bits_per_second);
   }
   t.device = device_named(o.device);
   if (o.resume) t.resume = o.resume_path.empty() ? t.save : o.resume_path;
@@ -329,6 +329,32 @@ TrainerOptions trainer_options(const TrainOptions& o) {
   if (o.eval_only) t.save.clear();
   t.told_alike = concat("\neval-only=", o.eval_only, "\ndry-run=", o.dry_run, "\nrepeat=", o.repeat);
   return t;
+}
+
+GivenOptions::GivenOptions(const std::vector<std::string>& words) {
+  TrainOptions unused;
+  Settings settings;
+  add_settings(settings, unused, mnist_program());
+  for (const bool with_file : {true, false}) {
+    CLI::App app;
+    app.set_help_flag();
+    app.allow_extras();
+    bind(app, std::as_const(settings), texts_);
+    if (with_file) add_config_file(app, "Output");
+    app.allow_config_extras(CLI::config_extras_mode::ignore_all);
+    try {
+      app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+      return;
+    } catch (const CLI::Error&) {
+    } catch (const UsageError&) {
+    }
+    texts_.clear();
+  }
+}
+
+std::optional<std::string> GivenOptions::value(const std::string& name) const {
+  const auto last = std::find_if(texts_.rbegin(), texts_.rend(), [&](const auto& text) { return text.first == name; });
+  return last == texts_.rend() ? std::nullopt : std::optional(last->second);
 }
 
 std::optional<TrainOptions> parse_options(int argc, const char* const* argv, const Program& program) try {

@@ -1,26 +1,24 @@
 #pragma once
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "apps/training/exchange_settings.h"
 #include "apps/training/generate.h"
 #include "apps/training/presets.h"
 #include "apps/programs.h"
-#include "apps/look/report/live.h"
 #include "data/photo_transform.h"
 #include "dist/trainer/image_classification.h"
 #include "dist/trainer/trainer.h"
-#include "dist/transport/link.h"
 #include "layers/models/zoo.h"
 
 namespace laconic {
 
 /// Everything an app can be told. Names are those of the options; what each means stands in --help. What a trainer, a
 /// model or a task is told stands where they take it.
-struct TrainOptions {
+struct TrainOptions : ExchangeOptions {
   std::vector<const Preset*> presets;  ///< what they say stands in the other members
   TrainerOptions trainer{};            ///< all that trainer_options() does not settle
 
@@ -61,17 +59,9 @@ struct TrainOptions {
   std::string device = "cpu", precision = "fp32";
   bool alone = false;         ///< trains by itself, whatever launcher started it beside others
   bool compute_only = false;  ///< nothing of the exchange
-  std::string sync = "allreduce";                                      ///< a name of dist::methods()
-  std::shared_ptr<const dist::Method> method{};                        ///< of that name, as it was set
-  std::vector<std::pair<std::string, std::string>> method_settings{};  ///< what is to be set of it, and of others
   std::string computing{};                ///< all that was given of what computing takes, in the order of --help
-  std::optional<int> servers;             ///< dedicated ranks; 0: the workers serve
   std::optional<int> type_of_service;     ///< of the packets between MPI processes
   double timeout = 300;                   ///< s
-  std::optional<dist::LinkSpec> link;     ///< emulated between the workers
-  std::map<int, dist::LinkSpec> link_of;  ///< exceptions, by rank
-  int per_host = 0;                       ///< ranks of an emulated host; 0: there are none
-  std::optional<dist::LinkSpec> link_between;  ///< hosts
 
   // Saving
   bool resume = false;
@@ -83,7 +73,7 @@ struct TrainOptions {
 
   // Output
   std::string log, trace, report, tensorboard;
-  std::optional<LiveAddress> live;
+  double live = 0;  ///< seconds from one page of `report` to the next while it trains; 0: the page is written at the end
   bool quiet = false, json = false, dry_run = false;
 };
 
@@ -92,6 +82,18 @@ void add_settings(Settings& settings, TrainOptions& options, const Program& prog
 
 /// What a trainer is told of them; what depends on the machine and the run is the caller's.
 TrainerOptions trainer_options(const TrainOptions& options);
+
+/// What the words of a training program's command line give, and the file of options that they name, for whoever starts
+/// the program. Settings of the program's own are passed over, and so is a file that it will refuse.
+class GivenOptions {
+ public:
+  explicit GivenOptions(const std::vector<std::string>& words);
+  /// The text that counts; of a switch "". Nothing: it was not given.   name : without dashes
+  std::optional<std::string> value(const std::string& name) const;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> texts_;
+};
 
 /// Parses a command line. Returns nothing if that was all (--help and --version print and are done).
 /// Throws UsageError with the text "WHAT (WHERE): WHAT TO DO", naming the nearest option or value if one is near.

@@ -2,6 +2,7 @@
 
 #include "apps/training/task.h"
 #include "data/image_source.h"
+#include "data/photo_transform.h"
 
 namespace laconic {
 namespace {

@@ -118,21 +118,6 @@ void Progress::on_step(const StepReport& step) {
   if (options_.seconds() - shown_ >= (options_.terminal ? kRedrawSeconds : kPlainSeconds)) show(step);
 }
 
-void Progress::on_contradiction(const Contradiction& c) {
-  clear();
-  const char* const then = info_.replans
-                               ? "Another plan is made at the next checkpoint or the end of the epoch."
-                               : "A new start with --plan auto measures them again; --replan does so while it trains.";
-  out_ << fmt::format("A step takes {:.3g} ms, and {:.3g} were expected: ranks or network are not as they were. {}\n",
-                      c.step_ms, c.expected_ms, then)
-       << std::flush;
-}
-
-void Progress::on_plan(const dist::Receipt& receipt) {
-  clear();
-  out_ << receipt.text() << std::flush;
-}
-
 void Progress::show(const StepReport& last) {
   const auto n = static_cast<double>(sum_.steps);
   const std::int64_t per_epoch = std::max<std::int64_t>(info_.steps_per_epoch, 1);
@@ -203,7 +188,7 @@ void Progress::on_end(const RunSummary& summary) {
   if (info_.workers > 1)
     out_ << "\n"
          << (info_.bytes_counted ? human_bytes(static_cast<double>(summary.bytes_sent_total)) + " sent by "
-                                 : "bytes not counted (MPI or NCCL moved them), ")
+                                 : "bytes not counted (NCCL moved them), ")
          << fmt::format("{} workers, {:.0f} % of the time spent waiting for one another", info_.workers,
                         100 * summary.exposed_share);
   if (summary.data_share > 0.1)

@@ -35,8 +35,6 @@ class Progress final : public Observer {
   void on_step(const StepReport& report) override;
   void on_eval(const EvalReport& report) override;
   void on_test(const EvalReport& report) override;
-  void on_contradiction(const Contradiction& contradiction) override;
-  void on_plan(const dist::Receipt& receipt) override;
   void on_end(const RunSummary& summary) override;
 
  private:

@@ -1,118 +1,33 @@
 #include <fmt/format.h>
-#include <signal.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <filesystem>
-#include <iostream>
-#include <thread>
 #include <vector>
 
 #include "apps/training/device_options.h"
-#include "apps/look/event_file.h"
-#include "apps/training/exchange_settings.h"
-#include "apps/launch/foreign_launcher.h"
+#include "apps/training/interrupts.h"
+#include "apps/training/outputs.h"
+#include "apps/launch/mpirun.h"
 #include "apps/look/json_log.h"
-#include "apps/look/log_file.h"
 #include "apps/common/machine.h"
 #include "apps/main.h"
-#include "apps/training/output_lock.h"
-#include "apps/training/progress.h"
-#include "apps/look/report/live.h"
-#include "apps/look/report/report.h"
 #include "apps/common/statistics.h"
 #include "apps/training/task.h"
 #include "apps/common/text.h"
 #include "apps/look/trace_file.h"
-#include "core/base/atomic_file.h"
 #include "core/base/clock.h"
-#include "core/base/scratch_folder.h"
 #include "dist/engine/busy.h"
 #include "dist/collective/meeting.h"
 #include "dist/trainer/checkpoint.h"
+#include "dist/trainer/observers.h"
 #include "dist/trainer/servers.h"
+#include "dist/trainer/trainer.h"
 
 namespace laconic {
 namespace {
 
-std::atomic<std::int64_t> first_interrupt{0};  // when, in ns
-std::atomic<int> interrupted_by{SIGINT};       // what this process got; another rank's interrupt counts as Ctrl-C
-std::atomic<bool> ends_in_order{false};        // once data are read
-bool interrupt_came() { return first_interrupt != 0; }
-
-/// Ctrl-C, SIGTERM and SIGHUP ask for an orderly end: the step is finished and saved; so does SIGUSR1, which mpirun
-/// passes on without killing anybody (apps/launch/launch.cc). A second one ends at once, and so does any while data are read
-/// or a plan is described: there is nothing to finish.
-extern "C" void on_interrupt(int signal_number) {
-  timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  const std::int64_t now = std::int64_t{time.tv_sec} * 1000000000 + time.tv_nsec;
-  std::int64_t first = 0;
-  if (ends_in_order && first_interrupt.compare_exchange_strong(first, now)) {
-    interrupted_by = signal_number;
-  } else if (!ends_in_order || now - first > std::chrono::nanoseconds(kSameInterrupt).count()) {
-    if (getpid() == 1) _exit(128 + signal_number);  // whom the kernel spares what a signal does by default
-    signal(signal_number, SIG_DFL);
-    raise(signal_number);
-  }
-}
-
-/// Lets the handler run on a thread that does nothing else. On those that compute the stack pointer may point into the
-/// heap: oneDNN 2.6's products for AVX-512 address their workspace by it. A handler there overwrites what lies below.
-void listen_to_signals() {
-  std::vector<int> numbers = {SIGINT, SIGTERM, SIGUSR1};
-  if (!ignores_hangup()) numbers.push_back(SIGHUP);
-  sigset_t ours;
-  sigemptyset(&ours);
-  for (const int s : numbers) {
-    sigaddset(&ours, s);
-    signal(s, on_interrupt);
-  }
-  pthread_sigmask(SIG_BLOCK, &ours, nullptr);  // threads take this from the one that starts them
-  std::thread([ours] {
-    pthread_sigmask(SIG_UNBLOCK, &ours, nullptr);
-    for (;;) pause();
-  }).detach();
-}
-
-/// throws DataError if no file can be made in `folder`, or in what is there of its path
-void try_folder(std::filesystem::path folder, const char* option) {
-  const std::string whole = folder.string();
-  while (!folder.empty() && !std::filesystem::exists(folder)) folder = folder.parent_path();
-  try {
-    const AtomicFile probe((folder / "probe").string());
-  } catch (const DataError&) {
-    throw DataError(concat("no file can be made in ", whole, " (", option, "): give another folder, or free this one"));
-  }
-}
-
-class Observers final : public Observer {
- public:
-  void add(std::unique_ptr<Observer> o) { all_.push_back(std::move(o)); }
-  void on_start(const RunInfo& info) override { tell(&Observer::on_start, info_ = info); }
-  void on_step(const StepReport& r) override { tell(&Observer::on_step, r); }
-  void on_eval(const EvalReport& r) override { tell(&Observer::on_eval, r); }
-  void on_test(const EvalReport& r) override { tell(&Observer::on_test, r); }
-  void on_ranks(const RanksReport& r) override { tell(&Observer::on_ranks, r); }
-  void on_ledger(const LedgerReport& r) override { tell(&Observer::on_ledger, r); }
-  void on_contradiction(const Contradiction& c) override { tell(&Observer::on_contradiction, c); }
-  void on_plan(const dist::Receipt& r) override { tell(&Observer::on_plan, r); }
-  void on_end(const RunSummary& s) override { tell(&Observer::on_end, s); }
-  const RunInfo& info() const { return info_; }
-
- private:
-  template <class Report>
-  void tell(void (Observer::*on)(const Report&), const Report& report) {
-    for (auto& o : all_) ((*o).*on)(report);
-  }
-  std::vector<std::unique_ptr<Observer>> all_;
-  RunInfo info_;
-};
-
 /// The network that is emulated, if one is.
 std::optional<dist::LinkOptions> emulated_link(const TrainOptions& o) {
-  return o.link ? std::optional(link_options(*o.link, o.link_of, o.per_host, o.link_between)) : std::nullopt;
+  return o.link ? std::optional(o.network()) : std::nullopt;
 }
 
 /// The slowest of the workers' links. Who shares a host's port has no link of its own.
@@ -135,7 +50,7 @@ TrainerOptions trainer_options(const TrainOptions& o, const dist::Worker& worker
   t.describes_only = o.dry_run;
   t.calibration.here = calibrated_here(emulated_link(o));
   t.stop_requested = [] { return interrupt_came(); };
-  t.count_gradients = !o.report.empty() || o.live || t.ledger_every > 0;
+  t.count_gradients = !o.report.empty() || t.ledger_every > 0;
   return t;
 }
 
@@ -223,7 +138,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
       worker.engine.set_trace(&trace.row(worker.rank, "communication"));
     }
     if (worker.serves()) {
-      if (ranks > 0) ends_in_order = !o.dry_run;
+      if (ranks > 0) end_in_order(!o.dry_run);
       serve(worker, *o.method, options);
       if (!o.trace.empty() && !o.dry_run && !o.eval_only) write_trace(trace, worker, o.trace);
       return nullptr;
@@ -233,7 +148,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
       const dist::Busy busy(dist::Busy::With::files, "reads its data", [&o] { return o.data; });
       workload = task.workload(o, worker);
     }
-    ends_in_order = !o.dry_run;  // before ranks meet: one that a signal ended would take along the others' first steps
+    end_in_order(!o.dry_run);  // before ranks meet: one that a signal ended would take along the others' first steps
     static const std::uint64_t taken = memory_taken();  // of all workers that are threads before one begins
     options.memory_taken = taken;
     Trainer trainer(worker, *workload, o.method, options, &observers);
@@ -295,103 +210,55 @@ Quality quality(const std::string& of, const EvalReport& r) {
   return {"test accuracy", " %", 100 - r.top1_error};
 }
 
-/// Keeps other runs from what this one writes.
-void take_outputs(const TrainOptions& o, OutputLocks& locks) {
-  locks.take_file(o.log, "--log");
-  for (const auto& [path, option] :
-       {std::pair{&o.trace, "--trace"}, {&o.report, "--report"}, {&o.export_path, "--export"}})
-    locks.take_name(*path, option);
-  locks.take_folder(o.tensorboard, "--tensorboard");
-  locks.take_folder(o.trainer.dump_gradients, "--dump-gradients");
+void print_qualities(const std::vector<Quality>& results) {
+  std::vector<double> values;
+  for (const Quality& q : results) values.push_back(q.value);
+  std::optional<double> mean, deviation;
+  mean_and_deviation(values, mean, deviation);
+  fmt::print("{} over {} seeds: {:.2f}{} +- {:.2f}\n", results[0].what, results.size(), *mean, results[0].unit,
+             deviation.value_or(0));
 }
 
-/// Writes the page of --report, and says where it is.
-void make_report(const TrainOptions& o, const std::string& log) {
-  // A training that was at its end already may have written no line.
-  if (std::filesystem::file_size(log) == 0 || LogFile::read(log).steps.empty()) {
-    if (!o.quiet) fmt::print("report: none, for no step was made\n");
-    return;
-  }
-  const bool timeline = !o.trace.empty() && has_whole_step(read_trace(o.trace));
-  write_report({{.title = o.model, .log = log, .trace = timeline ? o.trace : ""}}, o.report);
-  if (!o.quiet)
-    fmt::print("report: {}{}\n", o.report,
-               timeline || o.trace.empty() ? "" : ", without a timeline, for the trace has no whole step");
+/// The options of run number `run`, with a seed and outputs of its own.
+TrainOptions options_of(const TrainOptions& options, int run) {
+  TrainOptions o = options;
+  o.trainer.seed += static_cast<std::uint64_t>(run);
+  if (options.repeat > 1)
+    for (std::string* path :
+         {&o.trainer.save, &o.log, &o.trace, &o.report, &o.tensorboard, &o.trainer.dump_gradients, &o.export_path})
+      if (!path->empty()) *path = with_seed(*path, o.trainer.seed);
+  return o;
 }
 
 /// Trains (or evaluates) as the options say. Returns the exit code: 0, or 128 and the number of the signal that cut the
 /// training short, after all has been saved (under mpirun rank 0 alone; the others 0). Throws Error.
 int run_training(const TrainOptions& options, Task& task) {
   if (!options.alone) refuse_foreign_launcher();
-  if (!options.eval_only) listen_to_signals();  // else there is nothing to save, and a signal ends it
+  if (!options.eval_only) listen_to_interrupts();  // else there is nothing to save, and a signal ends it
   set_matmul_precision(checked_precision(options.precision, options.device, "--precision"));
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   const bool speaks = !rank || std::string(rank) == "0";
-  std::vector<Quality> results;
-  std::atomic<bool> interrupted = false;
-  bool stopped = false;
   const TrainerOptions& all = options.trainer;
   if (speaks && options.repeat > 1 && !all.save.empty() && !all.overwrite && !options.resume && !options.eval_only)
     for (int run = 0; run < options.repeat; ++run)  // before hours of training with other seeds
-      CheckpointStore::require_nothing_saved(with_seed(all.save, all.seed + static_cast<std::uint64_t>(run)));
+      CheckpointStore::require_nothing_saved(options_of(options, run).trainer.save);
+  std::vector<Quality> results;
+  std::atomic<bool> interrupted = false;
+  bool stopped = false;
   for (int run = 0; run < options.repeat && !stopped; ++run) {
-    TrainOptions o = options;
-    o.trainer.seed += static_cast<std::uint64_t>(run);
-    if (options.repeat > 1)
-      for (std::string* path :
-           {&o.trainer.save, &o.log, &o.trace, &o.report, &o.tensorboard, &o.trainer.dump_gradients, &o.export_path})
-        if (!path->empty()) *path = with_seed(*path, o.trainer.seed);
-    if (speaks && !o.eval_only) {
-      // Whether they can be written is to be known before hours of training.
-      for (const std::string& path : {o.log, o.trace, o.report, o.export_path})
-        if (!path.empty()) const AtomicFile probe(path);
-      if (!o.trainer.dump_gradients.empty()) try_folder(o.trainer.dump_gradients, "--dump-gradients");
-    }
-    OutputLocks locks;
-    if (speaks && !o.dry_run) take_outputs(o, locks);
-    Observers observers;
-    if (speaks && !o.quiet && !o.dry_run) observers.add(std::make_unique<Progress>(std::cout, Progress::for_stdout()));
-    std::optional<ScratchFolder> scratch;  // a page is made of a log
-    std::string log = o.log;
-    if (speaks && log.empty() && !o.report.empty() && !o.dry_run) log = scratch.emplace("report").path() + "/log.jsonl";
-    if (speaks && !log.empty() && !o.dry_run)
-      observers.add(std::make_unique<JsonLog>(log, o.resume || o.eval_only,
-                                              run_to_json(o.model, o.trainer.seed, o.command), !o.eval_only));
-    if (speaks && !o.tensorboard.empty() && !o.dry_run) observers.add(std::make_unique<EventFile>(o.tensorboard));
-    if (speaks && o.live && !o.dry_run) {
-      auto live = std::make_unique<LivePage>(*o.live, o.model, run_to_json(o.model, o.trainer.seed, o.command));
-      if (!o.quiet || o.live->port == 0) fmt::print("live: {}\n", live->url());
-      std::fflush(stdout);
-      observers.add(std::move(live));
-    }
-    const RunSummary summary = train_once(o, task, observers, interrupted);
+    const TrainOptions o = options_of(options, run);
+    Outputs outputs(o, speaks);
+    const RunSummary summary = train_once(o, task, outputs.observers(), interrupted);
     stopped = !summary.stopped.empty() || (interrupted && run + 1 < options.repeat);
     if (summary.test)
       results.push_back(quality("test", *summary.test));
     else if (summary.last_eval)
       results.push_back(quality("validation", *summary.last_eval));
-    if (speaks && !o.quiet && !summary.ledger.empty())
-      fmt::print("{}", ledger_table(summary.ledger_form, summary.ledger));
-    if (speaks && !o.dry_run && !o.quiet && !o.log.empty() && !o.eval_only) fmt::print("log: {}\n", o.log);
-    if (speaks && !o.dry_run && !o.quiet && !o.trace.empty())
-      fmt::print("trace: {} (laconic plot trace draws it; ui.perfetto.dev opens it)\n", o.trace);
-    if (speaks && !o.dry_run && !o.report.empty()) make_report(o, log);
-    // Under --quiet what comes last: one line. A text that was written is a result too.
-    if (speaks && o.quiet && !o.json && !o.dry_run && o.repeat == 1 && o.generate.words == 0)
-      fmt::print("{}\n", result_line(observers.info(), summary));
-    if (speaks && o.json && !o.dry_run) fmt::print("{}\n", to_json(observers.info(), summary));
-    std::fflush(stdout);
+    outputs.finish(summary);
   }
-  if (speaks && options.repeat > 1 && !(options.quiet && options.json) && !results.empty()) {
-    std::vector<double> values;
-    for (const Quality& q : results) values.push_back(q.value);
-    std::optional<double> mean, deviation;
-    mean_and_deviation(values, mean, deviation);
-    fmt::print("{} over {} seeds: {:.2f}{} +- {:.2f}\n", results[0].what, results.size(), *mean, results[0].unit,
-               deviation.value_or(0));
-  }
+  if (speaks && options.repeat > 1 && !(options.quiet && options.json) && !results.empty()) print_qualities(results);
   // A rank that leaves with another code than 0 lets mpirun end the others, so one alone does.
-  return stopped && speaks ? 128 + interrupted_by : 0;
+  return stopped && speaks ? 128 + interrupting_signal() : 0;
 }
 
 class OwnTask final : public Task {

@@ -5,10 +5,10 @@
 #include <limits>
 #include <tuple>
 
+#include "apps/common/text.h"
 #include "apps/training/device_options.h"
 #include "apps/training/exchange_settings.h"
 #include "apps/training/options.h"
-#include "apps/common/text.h"
 #include "data/image_dataset.h"
 
 namespace laconic {
@@ -90,10 +90,7 @@ void add_text_settings(Settings& s, TrainOptions& o, bool gpt) {
       s.value(name, "", help, [&o, tied = tied](const std::string&, const std::string&) { o.tied = tied; }).takes =
           Setting::Takes::nothing;
   }
-  s.value("dropout", "P", "chance of dropping an activation [the model's own]",
-          [&o](const std::string& text, const std::string& where) {
-            o.dropout = static_cast<float>(real(text, where, 0, 0.99, "0.5"));
-          });
+  s.real_number("dropout", "P", o.dropout, 0, 0.99, "0.5", "chance of dropping an activation [the model's own]");
   s.whole_number<std::int64_t>("generate", "N", o.generate.words, 0, "write so many tokens at the end", false);
   s.real_number("temperature", "X", o.generate.temperature, 0, inf, "0.8", "of that; 0 writes the likeliest tokens");
   s.text("prompt", "TEXT", o.generate.prompt, "it goes on from this");
@@ -110,23 +107,27 @@ std::string model_from(const std::string& text, const std::string& where, const 
   return one_of(text, where, models, "model");
 }
 
-}  // namespace
+/// What a program's task reads.
+struct Reads {
+  explicit Reads(const Program& p)
+      : own(p.task != nullptr),
+        blocks(!own && p.reads == Program::Reads::blocks),
+        text(blocks || (!own && p.reads == Program::Reads::text)),
+        photos(!own && p.reads == Program::Reads::photographs) {}
+  bool own, blocks, text, photos;
+};
 
-void add_settings(Settings& s, TrainOptions& o, const Program& program) {
-  const bool own = program.task != nullptr, gpt = !own && program.reads == Program::Reads::blocks,
-             reads_text = gpt || (!own && program.reads == Program::Reads::text),
-             reads_photos = !own && program.reads == Program::Reads::photographs;
-
+void add_model_settings(Settings& s, TrainOptions& o, const Program& program, const Reads& reads) {
   s.group(kModelGroup, Scope::model);
   std::vector<std::string> names;
   for (const Preset& preset : presets()) names.push_back(preset.name);
-  if (!own)
+  if (!reads.own)
     s.value("preset", "NAME,..", "options that belong together, as defaults for the others:\n" + wrapped(names),
             [&o](const std::string& text, const std::string& where) {
               for (const Preset* preset : presets_named(text, where)) o.presets.push_back(preset);
             })
         .takes = Setting::Takes::repeated;
-  if (!own)
+  if (!reads.own)
     s.value("model", "NAME", wrapped(program.models) + " [" + o.model + "]",
             [&o, models = program.models](const std::string& text, const std::string& where) {
               o.model = model_from(text, where, models);
@@ -134,27 +135,27 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   names.clear();
   for (const ImageDatasetKind& kind : image_datasets()) names.push_back(kind.name);
   s.text(
-      "data", own ? "DIR|FILE" : "DIR|FILE|synthetic", o.data,
-      (own            ? "what is learned from"
-       : reads_text   ? "a folder with train, valid and test text, or one text\nfile"
-       : reads_photos ? "a folder with train and val: folders of classes, lists\nof files, or packs; or TRAIN,VAL; or "
+      "data", reads.own ? "DIR|FILE" : "DIR|FILE|synthetic", o.data,
+      (reads.own      ? "what is learned from"
+       : reads.text   ? "a folder with train, valid and test text, or one text\nfile"
+       : reads.photos ? "a folder with train and val: folders of classes, lists\nof files, or packs; or TRAIN,VAL; or "
                         "one pack"
                       : "where the images are, or NAME[:DIR] of another data set,\n" + wrapped(names)) +
-          (own ? std::string(o.data.empty() ? "" : " [" + o.data + "]")
-               : "; synthetic: made up here\n[" + o.data + "]"));
+          (reads.own ? std::string(o.data.empty() ? "" : " [" + o.data + "]")
+                     : "; synthetic: made up here\n[" + o.data + "]"));
   s.text("init", "FILE", o.trainer.init, "start from these weights (safetensors)");
-  if (reads_text) {
-    add_text_settings(s, o, gpt);
+  if (reads.text) {
+    add_text_settings(s, o, reads.blocks);
   } else {
     s.flag("no-shuffle", o.images.shuffle, "read the samples in the order of the file", false);
-    if (!own) s.flag("no-augment", o.no_augment, "do not crop and flip images");
-    if (reads_photos) add_photo_settings(s, o);
-    if (!own) add_prediction_settings(s, o);
+    if (!reads.own) s.flag("no-augment", o.no_augment, "do not crop and flip images");
+    if (reads.photos) add_photo_settings(s, o);
+    if (!reads.own) add_prediction_settings(s, o);
     s.flag("new-head", o.trainer.new_head, "the output layer begins anew: --init of other classes");
   }
   s.flag("no-dropout", o.trainer.dropout, "keep every activation while training", false);
   const auto offers = [&](bool ModelInfo::*option) {
-    return !own && std::any_of(models_of_zoo().begin(), models_of_zoo().end(), [&](const ModelInfo& m) {
+    return !reads.own && std::any_of(models_of_zoo().begin(), models_of_zoo().end(), [&](const ModelInfo& m) {
       return m.*option && std::find(program.models.begin(), program.models.end(), m.name) != program.models.end();
     });
   };
@@ -163,45 +164,32 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
            "resnet50, 101: the stride in the first 1x1 convolution\nof a block, as published, not in its 3x3");
   if (offers(&ModelInfo::has_auxiliary_heads))
     s.flag("auxiliary-heads", o.zoo.auxiliary_heads, "googlenet: losses of inner layers too, while training");
+}
 
-  if (program.settings) program.settings(s);
-
+void add_learning_settings(Settings& s, TrainOptions& o, const Reads& reads) {
   s.group(kTrainGroup, Scope::model);
   s.whole_number<std::int64_t>("epochs", "E", o.trainer.epochs, 0, "passes over the training set");
-  s.value("steps", "S",
-          "updates since the start of training, instead of --epochs;\ncosine falls over the epochs all the same, if "
-          "these are\nmore: so a training may stop, and go on later",
-          [&o](const std::string& text, const std::string& where) {
-            o.trainer.steps = whole<std::int64_t>(text, where, 0);
-          });
-  s.value("epoch-steps", "K",
-          "an epoch ends after K updates: goes quickly through\nall phases of a long training, to time them",
-          [&o](const std::string& text, const std::string& where) {
-            o.trainer.epoch_steps = whole<std::int64_t>(text, where, 1);
-          });
+  s.whole_number<std::int64_t>("steps", "S", o.trainer.steps, 0,
+                               "updates since the start of training, instead of --epochs;\ncosine falls over the "
+                               "epochs all the same, if these are\nmore: so a training may stop, and go on later");
+  s.whole_number<std::int64_t>("epoch-steps", "K", o.trainer.epoch_steps, 1,
+                               "an epoch ends after K updates: goes quickly through\nall phases of a long training, "
+                               "to time them");
   s.whole_number<std::int64_t>("eval-every", "E", o.trainer.eval_every, 0,
                                "evaluate after every E epochs, and at the end;\n0: never");
   s.whole_number<int>("batch", "B", o.batch, 1,
-                      gpt          ? "blocks of text per worker and step"
-                      : reads_text ? "streams of text per worker"
+                      reads.blocks ? "blocks of text per worker and step"
+                      : reads.text ? "streams of text per worker"
                                    : "samples per worker and step");
   std::vector<std::string> optimizer_names;
   for (const OptimizerKind& kind : optimizers()) optimizer_names.push_back(kind.name);
   s.choice("optimizer", o.trainer.optimizer.name, optimizer_names, "update rule");
-  s.value("lr", "X",
-          fmt::format("learning rate [{}0.001 with adam, adamw]", o.lr           ? fmt::format("{}; ", *o.lr)
-                                                                  : o.lr_per_256 ? "by --lr-per-256; "
-                                                                                 : ""),
-          [&o](const std::string& text, const std::string& where) {
-            o.lr = static_cast<float>(real(text, where, 0, inf, "0.1"));
-          });
-  s.value("lr-per-256", "X",
-          "the same for 256 samples a step, scaled to those of all\n"
-          "workers: --lr X (workers x batch x accumulate) / 256" +
-              (o.lr_per_256 ? fmt::format(" [{}]", *o.lr_per_256) : std::string()),
-          [&o](const std::string& text, const std::string& where) {
-            o.lr_per_256 = static_cast<float>(real(text, where, 0, inf, "0.1"));
-          });
+  const std::string rate = o.lr ? fmt::format("{}; ", *o.lr) : o.lr_per_256 ? "by --lr-per-256; " : "";
+  s.real_number("lr", "X", o.lr, 0, inf, "0.1", "learning rate [" + rate + "0.001 with adam, adamw]");
+  s.real_number("lr-per-256", "X", o.lr_per_256, 0, inf, "0.1",
+                "the same for 256 samples a step, scaled to those of all\n"
+                "workers: --lr X (workers x batch x accumulate) / 256" +
+                    (o.lr_per_256 ? fmt::format(" [{}]", *o.lr_per_256) : std::string()));
   s.real_number("momentum", "X", o.momentum, 0, 1, "0.9", "of sgd's velocity");
   s.flag("nesterov", o.trainer.optimizer.nesterov, "look ahead along the momentum");
   s.value("betas", "B1,B2",
@@ -216,14 +204,14 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   s.real_number("weight-decay", "X", o.weight_decay, 0, inf, "5e-4", "pull of the weights to zero");
   s.flag("no-decay-norm-bias", o.trainer.optimizer.decay.norm_and_bias, "no weight decay on biases and normalisation",
          false);
-  if (!own && !reads_text)
+  if (!reads.own && !reads.text)
     s.real_number("label-smoothing", "X", o.images.label_smoothing, 0, 1, "0.1", "spread over the other classes");
   s.value(
       "clip", "norm:X|value:X|none",
       "limit the gradient's length, or each of its elements" +
           (o.trainer.clip.kind == Clip::Kind::norm ? fmt::format(" [norm:{:g}]", o.trainer.clip.limit) : std::string()),
-      [&o](const std::string& text, const std::string& where) { o.trainer.clip = Clip::parse(text, where); });
-  names.clear();
+      Settings::into(o.trainer.clip, Clip::parse));
+  std::vector<std::string> names;
   for (const Schedule::Kind& kind : schedules()) names.push_back(kind.form);
   s.value(
       "schedule", "RULE",
@@ -232,32 +220,21 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   s.whole_number<std::int64_t>("accumulate", "K", o.trainer.accumulate, 1, "micro-batches per update");
   s.flag("checkpoint-activations", o.trainer.checkpoint_activations,
          "keep fewer activations and compute them again in\nbackward: larger batches fit; the same bits")
-      .hidden = reads_text && !gpt;  // settle_texts() says why not
+      .hidden = reads.text && !reads.blocks;  // settle_texts() says why not
   s.whole_number<std::uint64_t>("seed", "N", o.trainer.seed, 0, "of all random numbers");
-  s.value("on-nan", "stop|skip", "when the loss is not a number [stop]",
-          [&o](const std::string& text, const std::string& where) {
-            o.trainer.skip_nan = one_of(text, where, {"stop", "skip"}) == "skip";
-          });
+  s.either("on-nan", o.trainer.skip_nan, "stop", "skip", "when the loss is not a number [stop]");
   s.whole_number<int>("repeat", "R", o.repeat, 1, "runs with seeds N, N+1, ...");
+}
 
+void add_worker_settings(Settings& s, TrainOptions& o, const Reads& reads) {
   s.group(kNetGroup, Scope::model);
-  s.value("workers", "N", "threads that train together [1]; processes: laconic launch",
-          [&o](const std::string& text, const std::string& where) { o.workers = whole<int>(text, where, 1); });
+  s.whole_number<int>("workers", "N", o.workers, 1, "threads that train together [1]; processes: laconic launch");
   s.flag("alone", o.alone, "no rank of mpirun, srun or another launcher: this process\ntrains by itself");
   s.flag("compute-only", o.compute_only,
          "what computing takes by itself: workers exchange nothing,\nand nothing is kept but a log; options of the "
          "exchange have\nno effect");
   s.group(kNetGroup, Scope::exchange);
-  add_exchange_settings(s, {.sync = o.sync,
-                            .method_settings = o.method_settings,
-                            .plan = o.trainer.plan,
-                            .overlap = o.trainer.overlap,
-                            .codec_feedback = o.trainer.codec_feedback,
-                            .servers = o.servers,
-                            .link = o.link,
-                            .link_of = o.link_of,
-                            .per_host = o.per_host,
-                            .link_between = o.link_between});
+  add_exchange_settings(s, o, o.trainer.plan, o.trainer.overlap, o.trainer.codec_feedback);
   s.group(kNetGroup, Scope::exchange);
   s.text("plan", "FILE|auto", o.trainer.plan_file,
          "what travels how, instead of by these options;\n--dry-run --json writes one; auto: network and layers are\n"
@@ -265,54 +242,48 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   s.value("allow", "WHAT,..",
           "what --plan auto may do to sums: exact, 16bit,\nbounded:2^-10; or take instead of them sparse[:D]:\n"
           "--sync redsync with this --density, rounds[:H]: --sync\nrounds with this --every [exact]",
-          [&o](const std::string& text, const std::string& where) {
-            o.trainer.allowed = dist::Allowed::parse(text, where);
-          });
-  s.flag("replan", o.trainer.replan,
-         "--plan auto measures again, and chooses again, where\nsteps take much more or less time than expected");
+          Settings::into(o.trainer.allowed, dist::Allowed::parse));
   s.text("calibration", "measure|cache|FILE", o.trainer.calibration.from,
-          "where --plan auto has the network's figures from: measured\nnow, or in the last 24 hours and kept in "
-          "~/.cache/laconic;\nor FILE, of laconic calibrate --save [measure]");
+         "where --plan auto has the network's figures from: measured\nnow, or in the last 24 hours and kept in "
+         "~/.cache/laconic;\nor FILE, of laconic calibrate --save [measure]");
   s.value("reduce", "mean|sum", "of the workers' gradients [mean]",
           [&o](const std::string& text, const std::string& where) {
             o.trainer.mean = one_of(text, where, {"mean", "sum"}) == "mean";
           });
   s.group(kNetGroup, Scope::model);
-  s.whole_number<int>("threads", "T", o.threads, 1, "kernel threads per worker [cores that it may use / workers here]", false);
-  if (!reads_text)
+  s.whole_number<int>("threads", "T", o.threads, 1, "kernel threads per worker [cores that it may use / workers here]",
+                      false);
+  if (!reads.text)
     s.whole_number<int>("data-threads", "D", o.images.data_threads, 0, "threads per worker that prepare batches");
   s.value("device", "cpu|cuda[:I]",
           "where the model lives and is computed; cuda: of processes\neach its own GPU, workers of one share cuda:0 [" +
               o.device + "]",
-          [&o](const std::string& text, const std::string& where) { o.device = checked_device(text, where); });
+          Settings::into(o.device, checked_device));
   s.choice("precision", o.precision, {"fp32", "tf32", "bf16"},
            "of products on a GPU; all else is float32, but\nbf16 rounds a convolution's result too");
   s.group(kNetGroup, Scope::exchange);
-  s.value("audit", "[K]", "check every K steps [1] that all workers hold the same bits",
-          [&o](const std::string& text, const std::string& where) {
-            o.trainer.audit_every = text.empty() ? 1 : whole<std::int64_t>(text, where, 1);
-          })
-      .takes = Setting::Takes::maybe;
-  s.value("ledger", "[K]",
-          "where the bytes of each layer go, measured every K\n"
-          "steps [100], as a table at the end and in --log, --json",
-          [&o](const std::string& text, const std::string& where) {
-            o.trainer.ledger_every = text.empty() ? 100 : whole<std::int64_t>(text, where, 1);
-          })
-      .takes = Setting::Takes::maybe;
+  const auto every_steps = [&s](const char* name, std::int64_t& target, std::int64_t usual, const char* help) {
+    s.value(name, "[K]", help, [&target, usual](const std::string& text, const std::string& where) {
+       target = text.empty() ? usual : whole<std::int64_t>(text, where, 1);
+     }).takes = Setting::Takes::maybe;
+  };
+  every_steps("audit", o.trainer.audit_every, 1, "check every K steps [1] that all workers hold the same bits");
+  every_steps("ledger", o.trainer.ledger_every, 100,
+              "where the bytes of each layer go, measured every K\n"
+              "steps [100], as a table at the end and in --log, --json");
   s.group(kNetGroup, Scope::model);
   s.real_number("timeout", "S", o.timeout, 0.001, 1e9, "300", "seconds until a silent worker counts as lost");
 
   s.group(kCodecGroup, Scope::exchange);
-  s.value(
-      "tos", "none|BYTE", "IP type of service of the packets between MPI processes\n[none; with --codec 0x28]",
-      [&o](const std::string& text, const std::string& where) { o.type_of_service = type_of_service(text, where); });
+  s.value("tos", "none|BYTE", "IP type of service of the packets between MPI processes\n[none; with --codec 0x28]",
+          Settings::into(o.type_of_service, type_of_service));
+}
 
+void add_output_settings(Settings& s, TrainOptions& o) {
   s.group(kSaveGroup, Scope::output);
   s.text("save", "DIR", o.trainer.save, "write weights and a checkpoint there at the end");
   s.flag("overwrite", o.trainer.overwrite, "also if that holds checkpoints or weights");
-  s.value("save-every", "K[it]", "and every K epochs, or K steps",
-          [&o](const std::string& text, const std::string& where) { o.trainer.save_every = every(text, where); });
+  s.value("save-every", "K[it]", "and every K epochs, or K steps", Settings::into(o.trainer.save_every, every));
   s.whole_number<int>("keep", "M", o.trainer.keep, 1, "checkpoints that stay there, the newest");
   s.value("resume", "[PATH]", "go on from this checkpoint, or from the newest in --save",
           [&o](const std::string& text, const std::string&) { o.resume = true, o.resume_path = text; })
@@ -321,21 +292,33 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
 
   s.group(kOutputGroup, Scope::output);
   s.text("log", "FILE", o.log, "one line of JSON per step");
-  s.text("trace", "FILE", o.trace, "what ran when, for `laconic plot trace` and ui.perfetto.dev");
+  s.text("trace", "FILE", o.trace, "what ran when, for `laconic report` and ui.perfetto.dev");
   s.text("tensorboard", "DIR", o.tensorboard, "figures of steps and evaluations for TensorBoard");
   s.text("report", "FILE.html", o.report, "a page about the training, with --log's and --trace's figures");
-  s.value("live", "[HOST:]PORT",
-          "that page while it trains, at http://127.0.0.1:PORT/;\n0: any free port; 0.0.0.0:PORT: to be seen from "
-          "elsewhere",
-          [&o](const std::string& text, const std::string& where) { o.live = LiveAddress::parse(text, where); });
+  s.value("live", "[SECONDS]", "that page also while it trains, as often; a browser renews it [10]",
+          [&o](const std::string& text, const std::string& where) {
+            o.live = text.empty() ? 10 : real(text, where, 0.01, 1e6, "10");
+          })
+      .takes = Setting::Takes::maybe;
   s.value("trace-steps", "A:B", "only of the steps A to B, and of the one after",
-          [&o](const std::string& text, const std::string& where) { o.trainer.trace_steps = step_range(text, where); });
+          Settings::into(o.trainer.trace_steps, step_range));
   s.text("dump-gradients", "DIR", o.trainer.dump_gradients,
          "worker 0's own gradients, and residuals that elements\nare chosen from, at steps 1, 10, 100, ...: a file of\n"
          "float32 for each parameter, DIR/step-000100/NAME.f32");
   s.flag("quiet", o.quiet, "the result alone");
   s.flag("json", o.json, "the result as one JSON object, on the last line");
   s.flag("dry-run", o.dry_run, "say what would be done, and leave");
+}
+
+}  // namespace
+
+void add_settings(Settings& s, TrainOptions& o, const Program& program) {
+  const Reads reads(program);
+  add_model_settings(s, o, program, reads);
+  if (program.settings) program.settings(s);
+  add_learning_settings(s, o, reads);
+  add_worker_settings(s, o, reads);
+  add_output_settings(s, o);
 }
 
 }  // namespace laconic

@@ -5,7 +5,7 @@
 namespace laconic::compress {
 namespace {
 
-constexpr std::size_t kBlocks = Draws::kBlock / 4;  // of philox
+constexpr std::size_t kBlocks = Draws::kBlock / 4;  // blocks of philox
 
 // philox of all blocks at once, round by round, so that the compiler takes vectors.
 LACONIC_MULTIVERSION void draw_loop(const std::uint32_t* counter, const std::uint32_t* key, std::uint32_t first,

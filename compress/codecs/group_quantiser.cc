@@ -179,16 +179,15 @@ CodecKind groupq_codec() {
           "give bits and values per group",
           {.bears_weights = false},
           [](std::string_view numbers) -> std::unique_ptr<const Codec> {
-            const auto second = numbers.find(':');
-            const auto bits = codec_number(numbers.substr(0, second));
-            const auto group = second == numbers.npos ? std::nullopt : codec_number(numbers.substr(second + 1));
-            if (!bits || !group) return nullptr;
-            require<UsageError>(*bits >= 2 && *bits <= 8, "groupq cannot use ", *bits,
+            const auto both = codec_numbers(numbers);
+            if (!both) return nullptr;
+            const auto [bits, group] = *both;
+            require<UsageError>(bits >= 2 && bits <= 8, "groupq cannot use ", bits,
                                 " bits: give 2 to 8, as groupq:5:32");
             require<UsageError>(
-                *group >= 8 && *group <= 256 && std::has_single_bit(static_cast<unsigned>(*group)),
+                group >= 8 && group <= 256 && std::has_single_bit(static_cast<unsigned>(group)),
                 "a group of groupq has 8, 16, 32, 64, 128 or 256 values: choose another, as groupq:5:32");
-            return std::make_unique<GroupQuantiser>(static_cast<unsigned>(*bits), static_cast<std::size_t>(*group));
+            return std::make_unique<GroupQuantiser>(static_cast<unsigned>(bits), static_cast<std::size_t>(group));
           }};
 }
 

@@ -17,7 +17,7 @@ constexpr std::size_t kMostElements = std::size_t{1} << 28;  // LZ4 counts bytes
 /// A library for general data.
 struct Library {
   const char* name;
-  /// No more than these bytes come of so many, as the library promises.
+  /// Returns the most bytes that come of `bytes`, as the library promises.
   std::size_t (*room)(std::size_t bytes);
   /// Returns how many bytes of `out` were written. Null if this build has not the library.
   std::size_t (*encode)(const char* in, std::size_t bytes, char* out, std::size_t room) = nullptr;

@@ -19,7 +19,7 @@ constexpr std::size_t kLanes = 16;  // sums beside each other: the same on every
 /// means : of values that are not below zero, and of those that are
 LACONIC_MULTIVERSION void means_of(const float* LACONIC_RESTRICT x, std::size_t n, float* LACONIC_RESTRICT means) {
   float above[kLanes] = {}, below[kLanes] = {};
-  std::uint32_t count[kLanes] = {};  // of those below
+  std::uint32_t count[kLanes] = {};  // values below zero
   std::size_t i = 0;
   const auto take = [&](std::size_t from, std::size_t lanes) {
     for (std::size_t lane = 0; lane < lanes; ++lane) {
@@ -40,7 +40,7 @@ LACONIC_MULTIVERSION void means_of(const float* LACONIC_RESTRICT x, std::size_t 
 }
 
 /// One bit a value, and what the bits stand for in each bucket. What is lost has to be added to what is encoded next
-/// (error feedback, which whoever uses it keeps: CodecTraits::remembers).
+/// (error feedback, which the codec's user keeps: CodecTraits::remembers).
 ///
 ///     payload   for each bucket   what the bits stand for : f32, or 2 of them |
 ///                                 a bit a value, lowest first, 1: below 0; filled up to a byte

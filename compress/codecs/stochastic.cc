@@ -149,15 +149,14 @@ CodecKind qsgd_codec() {
           "give bits and values per bucket",
           {},
           [](std::string_view numbers) -> std::unique_ptr<const Codec> {
-            const auto second = numbers.find(':');
-            const auto bits = codec_number(numbers.substr(0, second));
-            const auto bucket = second == numbers.npos ? std::nullopt : codec_number(numbers.substr(second + 1));
-            if (!bits || !bucket || *bucket < 1) return nullptr;
-            require<UsageError>(*bits >= 2 && *bits <= 16, "qsgd cannot use ", *bits,
+            const auto both = codec_numbers(numbers);
+            if (!both || both->second < 1) return nullptr;
+            const auto [bits, bucket] = *both;
+            require<UsageError>(bits >= 2 && bits <= 16, "qsgd cannot use ", bits,
                                 " bits: give 2 to 16, as qsgd:8:512");
-            require<UsageError>(*bucket <= 1 << 30,
+            require<UsageError>(bucket <= 1 << 30,
                                 "a bucket of qsgd has 1 to 2^30 values: choose another, as qsgd:8:512");
-            return std::make_unique<Stochastic>("qsgd", static_cast<unsigned>(*bits), static_cast<std::size_t>(*bucket),
+            return std::make_unique<Stochastic>("qsgd", static_cast<unsigned>(bits), static_cast<std::size_t>(bucket),
                                                 0.0f);
           }};
 }

@@ -8,7 +8,7 @@
 /// The formats of codecs, one value at a time, for every device.
 namespace laconic::compress {
 
-/// v, and one NaN for all: a GPU's arithmetic makes another than the CPU's, which keeps that of an operand. For what
+/// v, and one NaN for all: a GPU's arithmetic makes another than the CPU's, which keeps an operand's. For what
 /// goes into payloads or comes out of them, where it was computed.
 constexpr float one_nan(float v) { return v == v ? v : std::bit_cast<float>(0x7FC00000u); }
 
@@ -18,7 +18,7 @@ constexpr std::uint16_t fp16_of(float v) {
   if (a > 0x7F800000u) return static_cast<std::uint16_t>(sign | 0x7E00 | (a >> 13 & 0x3FF));
   if (a >= 0x47800000) return static_cast<std::uint16_t>(sign | 0x7C00);  // 2^16 and above
   if (a < 0x38800000) {                                                   // below 2^-14: multiples of 2^-24
-    const float rounded = std::bit_cast<float>(a) + 0.5f;                 // whose last bit is worth as much
+    const float rounded = std::bit_cast<float>(a) + 0.5f;                 // the sum's last bit is worth 2^-24
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(rounded) - 0x3F000000));
   }
   return static_cast<std::uint16_t>(sign | (a - (112u << 23) + 0xFFF + (a >> 13 & 1)) >> 13);

@@ -17,7 +17,7 @@ namespace {
 #ifdef LACONIC_ZFP
 constexpr bool kHaveZfp = true;
 
-/// zfp's fixed-accuracy mode over so many floats.
+/// zfp's fixed-accuracy mode over a number of floats.
 class ZfpStream {
  public:
   /// values : written by decompress() alone

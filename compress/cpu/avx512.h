@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compress/choose/selection.h"
+#include "compress/select/selection.h"
 
 // Only to be called where cpu::use_avx512().
 #define LACONIC_AVX512 \
@@ -24,7 +24,7 @@ LACONIC_AVX512_INLINE __mmask16 first_lanes(std::size_t n) {
   return n >= 16 ? __mmask16(0xFFFF) : static_cast<__mmask16>((1u << n) - 1);
 }
 
-/// key_of of compress/choose/magnitude.h: (bits & mask) ^ flip.
+/// key_of of compress/select/selection.h: (bits & mask) ^ flip.
 struct KeyRule {
   __m512i mask, flip;
   LACONIC_AVX512_INLINE explicit KeyRule(Sign sign)

@@ -2,7 +2,8 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The loops of compress/codecs/group_quantiser.cc on host memory, for one super group; the first serves other codecs too.
+/// The loops of compress/codecs/group_quantiser.cc on host memory, for one super group; the first serves other codecs
+/// too.
 namespace laconic::compress::cpu {
 
 /// Values of a super group, and numbers that lie beside each other when it is packed.

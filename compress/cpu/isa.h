@@ -1,14 +1,14 @@
 #pragma once
+#include "core/base/processor.h"
 
 namespace laconic::compress::cpu {
 
-/// True on processors with AVX-512, VBMI and VBMI2 (core/base/processor.h), unless forbidden. Kernels give the same bits
-/// with and without.
-bool use_avx512();
-/// Likewise with AVX2.
-bool use_avx2();
-/// For tests and benchmarks: what is next best is taken while `allowed` is false. Not while kernels run.
-void allow_avx512(bool allowed);
-void allow_avx2(bool allowed);
+/// For tests and benchmarks: what is next best is taken while one is false. Not changed while kernels run.
+inline bool avx512_allowed = true, avx2_allowed = true;
+
+/// True on processors with AVX-512, VBMI and VBMI2, unless forbidden. Kernels give the same bits with and without.
+inline bool use_avx512() { return avx512_allowed && laconic::cpu::has_avx512_vbmi2(); }
+/// True on processors with AVX2, unless forbidden.
+inline bool use_avx2() { return avx2_allowed && laconic::cpu::has_avx2(); }
 
 }  // namespace laconic::compress::cpu

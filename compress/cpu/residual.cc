@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "compress/cpu/isa.h"
-#include "compress/choose/magnitude.h"
+#include "compress/select/selection.h"
 #include "core/cpu/simd.h"
 
 namespace laconic::compress::cpu {
@@ -15,7 +15,7 @@ using laconic::cpu::load;
 using laconic::cpu::store;
 
 constexpr std::size_t kHalf = 8, kLanes = 2 * kHalf;
-constexpr std::size_t kTile = 4096;  // floats are summed up over so many values, then doubles
+constexpr std::size_t kTile = 4096;  // values whose sum is a float; tiles are added up in double
 
 template <class Kind>
 LACONIC_INLINE void step(HalfLanes& v, const ResidualPass& p, std::size_t i) {

@@ -2,9 +2,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compress/choose/residual.h"
+#include "compress/select/residual.h"
 
-/// The loops of compress/choose/residual.h on host memory, for one chunk on one thread.
+/// The loops of compress/select/residual.h on host memory, for one chunk on one thread.
 namespace laconic::compress::cpu {
 
 /// Statistics are summed up by chunks of this many values, so that they depend on no number of threads.
@@ -61,8 +61,8 @@ constexpr ResidualStats careful_stats(const float* v, std::size_t n) {
   return s;
 }
 
-/// Values whose key (compress/choose/magnitude.h) is at least `floor` go to indices and values, where there is room for a
-/// chunk and 16 more. indices == nullptr: none do.
+/// Values whose key (compress/select/selection.h) is at least `floor` go to indices and values, where there is room for
+/// a chunk and 16 more. indices == nullptr: none do.
 struct Emission {
   Sign sign = Sign::any;
   std::int32_t floor = 0;
@@ -75,7 +75,7 @@ struct Emission {
 /// Elements [0, n) of the pass, n <= kChunk.
 ResidualStats residual_chunk(const ResidualPass& pass, std::size_t n, Emission& emission);
 
-/// The emission alone. `dense`: where so many will be kept that to look for them group by group does not pay.
+/// The emission alone. `dense`: where the values that are kept are too many to look for them group by group.
 void emit_chunk(const float* values, std::size_t n, bool dense, Emission& emission);
 
 /// Sums and extremes by lanes: lane l has seen the values l, l + 16, ... of the chunk.

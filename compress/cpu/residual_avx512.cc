@@ -20,7 +20,7 @@ LACONIC_AVX512_INLINE void keep(__mmask16 hits, __m512 v, std::uint32_t index, E
   e.count += static_cast<std::size_t>(_mm_popcnt_u32(hits));
 }
 
-/// Those of two vectors, whose first value has this index.
+/// The hits of two vectors, whose first value has this index.
 LACONIC_AVX512_INLINE void keep_pair(__m512 v0, __m512 v1, std::uint32_t index, const KeyRule& key, __m512i floor,
                                      Emission& e) {
   const __mmask16 hits0 = _mm512_cmpge_epi32_mask(key(v0), floor), hits1 = _mm512_cmpge_epi32_mask(key(v1), floor);

@@ -4,7 +4,7 @@
 
 #include "compress/cpu/avx512.h"
 #include "compress/cpu/isa.h"
-#include "compress/choose/magnitude.h"
+#include "compress/select/selection.h"
 #include "core/cpu/simd.h"
 
 namespace laconic::compress::cpu {
@@ -41,7 +41,7 @@ std::size_t compact_portable(const std::uint32_t* indices, const float* values, 
 
 std::size_t marked_portable(const std::uint8_t* marks, std::size_t n, std::uint32_t first, std::uint32_t* to) {
   std::size_t count = 0;
-  for (std::size_t i = 0; i < n; ++i) {  // without a branch, which would be mispredicted
+  for (std::size_t i = 0; i < n; ++i) {  // no branch, which would be mispredicted
     to[count] = first + static_cast<std::uint32_t>(i);
     count += marks[i];
   }

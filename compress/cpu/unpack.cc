@@ -29,7 +29,7 @@ LACONIC_MULTIVERSION bool ascend_part(const std::uint32_t* indices, std::size_t 
 }
 
 #if defined(__x86_64__)
-constexpr unsigned kWidest = 25;  // with a shift of up to 7 bits it still is within 4 bytes
+constexpr unsigned kWidest = 25;  // bits; shifted by up to 7 they lie within 4 bytes
 
 /// Where the 16 numbers of 2 width bytes lie: the 4 bytes that hold each, and how far they have to be shifted.
 struct Places {

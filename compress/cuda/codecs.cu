@@ -217,7 +217,7 @@ constexpr float kLeastScale = 0x1p-100f;
 /// How n values are cut into buckets, and those into blocks of numbers that are packed together.
 struct Buckets {
   std::int64_t n, bucket, blocks;  // blocks: of a whole bucket
-  std::int64_t whole_bytes;        // of a whole bucket
+  std::int64_t whole_bytes;        // bytes of a whole bucket
   unsigned bits;
 
   __device__ std::int64_t size_of(std::int64_t b) const {

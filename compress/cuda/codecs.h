@@ -17,8 +17,8 @@ void from_upper_bits(const std::byte* from, std::size_t n, unsigned cut, float* 
 void to_onebit(const float* x, std::size_t n, std::size_t bucket, std::byte* to);
 void from_onebit(const std::byte* from, std::size_t n, std::size_t bucket, float* x);
 
-// compress/codecs/stochastic.cc: bucket >= 1; clip in standard deviations of all values, 0: none. scale: of every bucket; 0:
-// each has its own, as stochastic_scale tells of one (waits for the device)
+// compress/codecs/stochastic.cc: bucket >= 1; clip in standard deviations of all values, 0: none. scale: of every
+// bucket; 0: each has its own, as stochastic_scale tells of one (waits for the device)
 void to_stochastic(const float* x, std::size_t n, std::size_t bucket, unsigned bits, float clip, float scale,
                    const Draws& draws, std::byte* to);
 float stochastic_scale(const float* x, std::size_t n, float clip);

@@ -1,5 +1,6 @@
 #pragma once
 #include "compress/cuda/select.h"
+#include "compress/select/selection.h"
 #include "core/cuda/launch.cuh"
 
 /// Ordered compaction: what of n elements a rule takes, one behind the other in the order of their indices. Three
@@ -120,6 +121,88 @@ void count_taken(Rule rule, std::int64_t n, Place* places, Place* all) {
 template <class Rule, class Emit>
 void emit_taken(Rule rule, std::int64_t n, const Place* places, const Place* all, std::int64_t most, Emit emit) {
   launch(emit_kernel<Rule, Emit>, segments_grid(n), kBlock, rule, segments_of(n), places, all, most, emit);
+}
+
+__device__ inline std::int64_t size_of(const Source& from) {
+  const auto n = static_cast<std::int64_t>(from.n);
+  return from.count && *from.count < n ? *from.count : n;
+}
+
+/// Where an element of a list goes.
+struct Write {
+  Source from;
+  std::uint32_t* indices;  // null: only values go
+  float* values;
+  __device__ void operator()(std::int64_t i, std::int64_t position) const {
+    if (indices) indices[position] = from.indices ? from.indices[i] : static_cast<std::uint32_t>(i);
+    values[position] = from.values[i];
+  }
+};
+
+/// What rules about a list have in common: no ties, unless one says so.
+struct ListRule {
+  Source from;
+  Sign sign;
+  const SelectState* state;
+  __device__ void begin() {}
+  __device__ std::int64_t size() const { return size_of(from); }
+  __device__ unsigned ties() const { return 0; }
+};
+
+struct CutRule : ListRule {
+  std::int32_t cut = 0;
+  __device__ void begin() { cut = state->cut.key; }
+  __device__ unsigned ties() const { return state->cut.equal; }
+  __device__ Taken operator()(std::int64_t i) const {
+    const std::int32_t key = key_of(from.values[i], sign);
+    return key > cut ? Taken::yes : key == cut ? Taken::tie : Taken::no;
+  }
+};
+
+/// What has the digits of the cut so far, those above `shift`.
+struct PrefixRule : ListRule {
+  int shift;
+  std::int32_t digits = 0;
+  __device__ void begin() { digits = state->cut.key >> shift; }
+  __device__ Taken operator()(std::int64_t i) const {
+    const std::int32_t key = key_of(from.values[i], sign);
+    return key >= lowest_key(sign) && key >> shift == digits ? Taken::yes : Taken::no;
+  }
+};
+
+struct AboveRule : ListRule {
+  Above above;
+  std::int32_t least = 0;
+  bool none = false;
+  __device__ void begin() {
+    least = above.key;
+    if (!above.bisected) return;
+    const float threshold = state->bisection.with_enough;
+    none = threshold < 0;
+    if (!none) least = key_above(threshold, sign);
+  }
+  __device__ Taken operator()(std::int64_t i) const {
+    return !none && key_of(from.values[i], sign) >= least ? Taken::yes : Taken::no;
+  }
+};
+/// With what came last each bin takes what reaches its largest. Places have 32 bits: 64-bit divisions take longer.
+struct BinRule : ListRule {
+  const float* latest;
+  const std::int32_t* largest;
+  std::uint32_t bin;
+  __device__ Taken operator()(std::int64_t i) const {
+    const std::int32_t key = key_of(from.values[i] + latest[i], Sign::any);
+    return key >= largest[static_cast<std::uint32_t>(i) / bin] ? Taken::yes : Taken::no;
+  }
+};
+/// f(rule) for the one that is meant.
+template <class F>
+void by_rule(const Source& from, Sign sign, const Above& above, SelectState* state, F f) {
+  const ListRule list{from, sign, state};
+  if (above.latest)
+    f(BinRule{list, above.latest, above.largest, static_cast<std::uint32_t>(std::min(above.bin, from.n))});
+  else
+    f(AboveRule{list, above});
 }
 
 }  // namespace laconic::compress::cuda

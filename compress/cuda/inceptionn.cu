@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kBlock)
 // the next, and how many groups it holds. Maps are put together by hundreds; then every segment knows its entry.
 
 constexpr int kSegmentBytes = 1024, kEntries = kLongest;  // ways to enter
-constexpr int kSegments = 256;                       // that are put together
+constexpr int kSegments = 256;                       // segments that are put together
 constexpr int kWays = 7;                             // segments that a block looks at: 7 x 34 threads
 
 struct Payload {
@@ -146,7 +146,7 @@ struct Way {
 };
 __device__ Way way(unsigned exit, unsigned groups) { return {exit | groups << 8}; }
 
-/// Room for so many segments and what their groups may reach over, in words of 16 bytes.
+/// Room for some segments and what their groups may reach over, in words of 16 bytes.
 constexpr int staged_words(int segments) { return (segments * kSegmentBytes + kLongest + 15) / 16; }
 
 template <class Word>

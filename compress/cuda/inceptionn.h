@@ -4,14 +4,15 @@
 
 #include "compress/inceptionn/kernels.h"
 
-/// The kernels of compress/inceptionn/inceptionn.h for device memory. A message in halves begins with four bytes: the length of
-/// the payload of its first h values (h > 0, a multiple of 16). The second half follows the first without a gap.
+/// The kernels of compress/inceptionn/inceptionn.h for device memory. A message in halves begins with four bytes: the
+/// length of the payload of its first h values (h > 0, a multiple of 16). The second half follows the first without a
+/// gap.
 namespace laconic::compress::cuda {
 
 /// What a device tells of a message.
 struct InceptionnFound {
   std::uint64_t bytes;  ///< its length, header and all
-  std::uint32_t wrong;  ///< it is none of so many values
+  std::uint32_t wrong;  ///< 1: it is no message of that number of values
   std::uint32_t unused;
 };
 

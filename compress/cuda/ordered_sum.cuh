@@ -8,7 +8,7 @@ namespace laconic::compress::cuda {
 
 using namespace laconic::cuda;
 
-/// Half a warp adds up one sum of a chunk: of two sums both of the same chunk, of one alone those of two chunks.
+/// Half a warp adds up one sum of a chunk: the halves add two sums of one chunk, or one sum of two chunks.
 /// term(i, second): the terms of element i, each asked for once.
 template <int kSums, class Term, class Sum>
 __global__ void __launch_bounds__(kBlock) chunk_sums_kernel(Term term, std::int64_t n, Sum* chunks) {
@@ -60,7 +60,7 @@ void chunk_sums(Term term, std::int64_t n, Sum* sums) {
          term, n, sums);
 }
 
-/// sums[s] becomes that of term(i, s == 1) over i < n.
+/// sums[s] becomes the sum of term(i, s == 1) over i < n.
 template <int kSums, class Term>
 void ordered_sums(Term term, std::int64_t n, double* sums) {
   const std::int64_t chunks = (n + static_cast<std::int64_t>(kSumChunk) - 1) / static_cast<std::int64_t>(kSumChunk);

@@ -1,6 +1,6 @@
 #include "compress/cuda/bytes.cuh"
 #include "compress/cuda/residual.h"
-#include "compress/choose/magnitude.h"
+#include "compress/select/selection.h"
 #include "core/cuda/launch.cuh"
 
 namespace laconic::compress::cuda {
@@ -9,7 +9,7 @@ namespace {
 using namespace laconic::cuda;
 
 constexpr int kLanes = 16;                            // sums beside each other, as on the CPU
-constexpr std::int64_t kTiles = cpu::kChunk / kTile;  // of a chunk
+constexpr std::int64_t kTiles = cpu::kChunk / kTile;  // tiles of a chunk
 constexpr std::int64_t kTileSize = kTile;
 
 /// A lane's sum over a tile, of what is above 0 (the first 16) or below, and its extreme.
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kBlock)
       }
       if (lane == 0) candidates.counts[tile] = count;
     }
-    __syncthreads();  // before the next tile takes its place
+    __syncthreads();  // the next tile takes its place
   }
 }
 

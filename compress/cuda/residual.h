@@ -4,7 +4,7 @@
 
 #include "compress/cpu/residual.h"
 
-/// The pass of compress/choose/residual.h over device memory: the bits of the CPU, its sums too.
+/// The pass of compress/select/residual.h over device memory: the bits of the CPU, its sums too.
 namespace laconic::compress::cuda {
 
 inline constexpr std::size_t kTile = 4096;  ///< elements whose sums are floats

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
-/// As compress/cpu/scatter.h, for device memory. Indices that are not below n are told (core/cuda/report.h) and left
+/// As compress/cpu/scatter.h, for device memory. Indices that are not below n are told (core/cuda/runtime.h) and left
 /// out.
 namespace laconic::compress::cuda {
 
@@ -27,14 +27,14 @@ void check_indices(const std::uint32_t* indices, std::size_t count, std::size_t 
 void put_number(std::byte* to, std::uint32_t number);
 void check_number(const std::byte* at, std::uint32_t number, std::uint32_t* wrong);
 
-/// compress/choose/layer_drop.h, accumulate_layer: *sum, in device memory, becomes the sum of magnitudes or of squares.
+/// compress/select/layer_drop.h, accumulate_layer: *sum, in device memory, becomes the sum of magnitudes or of squares.
 /// accumulated : null, or += gradient
 void accumulate_layer(const float* gradient, float* accumulated, std::size_t n, bool squares, double* sum);
 
 /// *mean = the mean of the values, added up in double in their order by lanes (compress/ordered_sum.h).
 void mean_of(const float* values, std::size_t count, float* mean);
 
-/// compress/choose/slim.h, put_step_by
+/// compress/slim.h, put_step_by
 void put_step_by(float* value, float* before, float* delta, std::size_t n, float weight);
 
 }  // namespace laconic::compress::cuda

@@ -3,10 +3,10 @@
 #include <cstdint>
 
 #include "compress/cuda/residual.h"
-#include "compress/choose/selection.h"
+#include "compress/select/selection.h"
 
 /// What selections on a device are made of. All of it is only asked for: states and counts stay in device memory until
-/// the host reads them, once, when everything has been asked for. Keys are those of compress/choose/magnitude.h.
+/// the host reads them, once, when everything has been asked for. Keys are those of compress/select/selection.h.
 namespace laconic::compress::cuda {
 
 /// A list to choose from: n values, or the first of them (*count, if it is not null), with their indices (null: their
@@ -27,18 +27,18 @@ struct Cut {
   std::int32_t floor;        ///< the key of rank `target`, or the last one's
   std::uint32_t floor_rank;  ///< working memory
   std::int32_t middle;       ///< about the key of the middle one
-  std::uint32_t target;      ///< as it was asked for, or less: see cut_at
+  std::uint32_t target;      ///< the target that was asked for, or less: see cut_at
   std::uint32_t nan;         ///< a NaN was seen
 };
 
-/// The bisection of compress/choose/select_steps.h.
+/// The bisection of compress/select/search.h.
 struct Bisection {
   double low, high;
   double mean;
   float max;
   float with_enough;  ///< the threshold; -1: none
   std::uint32_t done;
-  std::int32_t keys[32];     ///< of the next thresholds; working memory
+  std::int32_t keys[32];     ///< keys of the next thresholds; working memory
   std::uint32_t counts[32];  ///< how many reach each; working memory
 };
 
@@ -66,8 +66,8 @@ void gather_candidates(const TileCandidates& part, std::size_t n, const float* v
 void cut_at(const Source& from, Sign sign, std::uint32_t k, std::uint32_t target, std::uint32_t need, bool remembered,
             SelectState* state);
 
-/// state->cut without a floor, as RedSync's baseline finds it: digit after digit, each of which is counted, and what has
-/// it scanned and scattered into a list of its own for the next.
+/// state->cut without a floor, as RedSync's baseline finds it: digit after digit, each of which is counted, and what
+/// has it scanned and scattered into a list of its own for the next.
 void cut_by_scattering(const Source& from, Sign sign, std::uint32_t k, SelectState* state);
 
 /// The elements of a cut, in order.
@@ -97,8 +97,7 @@ void take_above(const Source& from, Sign sign, const Above& above, const std::by
 /// state->stats = stats
 void set_stats(const ResidualStats& stats, SelectState* state);
 
-/// compress/choose/selector.h, elements_of_sign (waits) and keep_signs
-void elements_of_sign(Slice<const std::uint32_t> indices, Slice<const float> values, Sign sign, Selection& out);
+/// compress/select/selector.h, keep_signs
 void keep_signs(float* values, std::size_t n, float magnitude);
 
 /// largest[b] = the largest key of the bin, at least 1.

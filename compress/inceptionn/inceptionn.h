@@ -44,11 +44,11 @@ inline constexpr int kLeastExponent = -100, kMostExponent = 100;
 /// CUDA    the host waits for the length of what was encoded, and for the verdict on what was decoded: 16 bytes each
 /// instead fp16 where half of the bytes are enough: it keeps 11 bits of every magnitude
 /// source  Li et al. 2018, "A network-centric hardware/algorithm co-design to accelerate distributed training of deep
-///         neural networks" (INCEPTIONN), Algorithms 2 and 3; tests/inceptionn_steps.h has them as they are printed
-/// throws  DataError from decode if the payload is none of so many values
+///         neural networks" (INCEPTIONN), Algorithms 2 and 3; tests/reference/inceptionn.h has them as they are printed
+/// throws  DataError from decode if the payload is none of that number of values
 class Inceptionn final : public Codec {
  public:
-  /// cut : of two payloads the first has a multiple of so many values, itself a multiple of 16; 0: always one payload
+  /// cut : the first of two payloads has a multiple of `cut` values, which is a multiple of 16; 0: always one payload
   /// throws UsageError unless kLeastExponent <= exponent <= kMostExponent
   Inceptionn(InceptionnMode mode, int exponent, std::size_t cut = 0);
 

@@ -11,10 +11,10 @@ namespace laconic::compress::cpu {
 namespace {
 
 constexpr std::size_t kPair = 2 * kGroup;
-constexpr std::size_t kMargin = 4;  // what the portable decoder reads past a group
+constexpr std::size_t kMargin = 4;  // bytes that the portable decoder reads past a group
 
 constexpr std::uint32_t kSign = 0x80000000u;
-constexpr std::uint8_t kBytes[4] = {0, 1, 2, 4};  // of a payload, by tag
+constexpr std::uint8_t kBytes[4] = {0, 1, 2, 4};  // bytes of a value, by tag
 
 std::size_t payload_bytes(std::uint32_t tags) {
   return static_cast<std::size_t>(std::popcount(tags) + std::popcount(tags & 0xAAAA) +

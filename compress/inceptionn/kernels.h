@@ -60,9 +60,9 @@ struct InceptionnKernels {
                             float scale);
   using Decode = void(const InceptionnRule& rule, InceptionnStream& stream);
   using DecodeBoth = void(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b);
-  Encode* encode[2][2];      ///< by rule.truncate, and whether something is kept; the scale is not looked at
-  Encode* encode_scaled[2];  ///< likewise, of a rule that does not truncate
-  Decode* decode[2][2];      ///< by whether there is an addend, and a scale
+  Encode* encode[2][2];      ///< index: rule.truncate, whether something is kept. The scale has no effect
+  Encode* encode_scaled[2];  ///< index: whether something is kept. For rules that do not truncate
+  Decode* decode[2][2];      ///< index: whether there is an addend, and a scale
   DecodeBoth* decode_both[2][2];
 };
 extern const InceptionnKernels kInceptionnAvx2, kInceptionnAvx512;  // on x86-64

@@ -12,8 +12,8 @@
 namespace laconic::compress::cpu {
 namespace {
 
-constexpr std::size_t kReach = 2 + 32;  // bytes that a step of the decoder may read
-constexpr int kNothing = 0x80;          // in a byte shuffle: zero
+constexpr std::size_t kStep = kGroup, kReach = 2 + 32;  // bytes that a step of the decoder may read
+constexpr int kNothing = 0x80;                         // zero, to a byte shuffle
 
 /// Byte shuffles for four values, by their byte of tags: from lanes to what is sent, and back, to the top of each lane.
 struct Shuffles {
@@ -127,42 +127,14 @@ LACONIC_AVX2_INLINE void decode_step(const Steps& s, const std::byte*& p, const 
   _mm256_storeu_ps(x, y);
 }
 
-template <bool kAdd, bool kScale>
-LACONIC_AVX2 void decode(const InceptionnRule& rule, InceptionnStream& s) {
-  const Steps steps(rule);
-  const __m256 by = _mm256_set1_ps(s.scale);
-  const std::byte* p = s.from;
-  std::size_t i = 0;
-  for (; s.n - i >= kGroup && static_cast<std::size_t>(s.end - p) >= kReach; i += kGroup)
-    decode_step<kAdd, kScale>(steps, p, kAdd ? s.addend + i : nullptr, s.x + i, by);
-  s.advance(p, i);
-}
-
-/// What waits for one's tags, the other does not.
-template <bool kAdd, bool kScale>
-LACONIC_AVX2 void decode_both(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b) {
-  const Steps steps(rule);
-  const __m256 by_a = _mm256_set1_ps(a.scale), by_b = _mm256_set1_ps(b.scale);
-  const std::byte *p = a.from, *q = b.from;
-  const std::size_t n = std::min(a.n, b.n);
-  std::size_t i = 0;
-  for (; n - i >= kGroup && static_cast<std::size_t>(a.end - p) >= kReach &&
-         static_cast<std::size_t>(b.end - q) >= kReach;
-       i += kGroup) {
-    decode_step<kAdd, kScale>(steps, p, kAdd ? a.addend + i : nullptr, a.x + i, by_a);
-    decode_step<kAdd, kScale>(steps, q, kAdd ? b.addend + i : nullptr, b.x + i, by_b);
-  }
-  a.advance(p, i);
-  b.advance(q, i);
-}
+using Vector = __m256;
+LACONIC_AVX2_INLINE Vector all(float v) { return _mm256_set1_ps(v); }
+#define LACONIC_ISA LACONIC_AVX2
+#include "compress/inceptionn/kernels_loops.inc"
 
 }  // namespace
 
-const InceptionnKernels kInceptionnAvx2{
-    {{encode<false, false>, encode<false, true>}, {encode<true, false>, encode<true, true>}},
-    {encode<false, false, true>, encode<false, true, true>},
-    {{decode<false, false>, decode<false, true>}, {decode<true, false>, decode<true, true>}},
-    {{decode_both<false, false>, decode_both<false, true>}, {decode_both<true, false>, decode_both<true, true>}}};
+const InceptionnKernels kInceptionnAvx2 = kKernels;
 
 }  // namespace laconic::compress::cpu
 #endif

@@ -14,7 +14,7 @@ constexpr std::size_t kReach = 2 + 2 * 33;  // bytes that a step of the decoder 
 
 // Two groups in a row, without values that travel whole: 2 bytes of tags, 8 words of up to 2 bytes, the same again.
 // In a word permutation's result these are 18 words; a keep-mask of 2 bits a word then drops what is not sent.
-constexpr std::uint64_t kLowBytes = 0x555515554;  // of the value words, spread by pdep
+constexpr std::uint64_t kLowBytes = 0x555515554;  // low bytes of the value words, spread by pdep
 constexpr std::uint64_t kTagBytes = 0x3 | std::uint64_t{0x3} << 18;
 
 struct Limits {
@@ -180,42 +180,14 @@ LACONIC_AVX512_INLINE void decode_step(const Steps& s, const std::byte*& p, cons
   _mm512_storeu_ps(x, sum);
 }
 
-template <bool kAdd, bool kScale>
-LACONIC_AVX512 void decode(const InceptionnRule& rule, InceptionnStream& s) {
-  const Steps steps(rule);
-  const __m512 by = _mm512_set1_ps(s.scale);
-  const std::byte* p = s.from;
-  std::size_t i = 0;
-  for (; s.n - i >= kStep && static_cast<std::size_t>(s.end - p) >= kReach; i += kStep)
-    decode_step<kAdd, kScale>(steps, p, kAdd ? s.addend + i : nullptr, s.x + i, by);
-  s.advance(p, i);
-}
-
-/// What waits for one's tags, the other does not.
-template <bool kAdd, bool kScale>
-LACONIC_AVX512 void decode_both(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b) {
-  const Steps steps(rule);
-  const __m512 by_a = _mm512_set1_ps(a.scale), by_b = _mm512_set1_ps(b.scale);
-  const std::byte *p = a.from, *q = b.from;
-  const std::size_t n = std::min(a.n, b.n);
-  std::size_t i = 0;
-  for (;
-       n - i >= kStep && static_cast<std::size_t>(a.end - p) >= kReach && static_cast<std::size_t>(b.end - q) >= kReach;
-       i += kStep) {
-    decode_step<kAdd, kScale>(steps, p, kAdd ? a.addend + i : nullptr, a.x + i, by_a);
-    decode_step<kAdd, kScale>(steps, q, kAdd ? b.addend + i : nullptr, b.x + i, by_b);
-  }
-  a.advance(p, i);
-  b.advance(q, i);
-}
+using Vector = __m512;
+LACONIC_AVX512_INLINE Vector all(float v) { return _mm512_set1_ps(v); }
+#define LACONIC_ISA LACONIC_AVX512
+#include "compress/inceptionn/kernels_loops.inc"
 
 }  // namespace
 
-const InceptionnKernels kInceptionnAvx512{
-    {{encode<false, false>, encode<false, true>}, {encode<true, false>, encode<true, true>}},
-    {encode<false, false, true>, encode<false, true, true>},
-    {{decode<false, false>, decode<false, true>}, {decode<true, false>, decode<true, true>}},
-    {{decode_both<false, false>, decode_both<false, true>}, {decode_both<true, false>, decode_both<true, true>}}};
+const InceptionnKernels kInceptionnAvx512 = kKernels;
 
 }  // namespace laconic::compress::cpu
 #endif

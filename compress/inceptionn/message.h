@@ -6,8 +6,8 @@
 #include "compress/inceptionn/kernels.h"
 #include "core/base/error.h"
 
-/// How a message of compress/inceptionn/inceptionn.h lies in the host's memory: one payload, or two behind the length of the
-/// first.
+/// How a message of compress/inceptionn/inceptionn.h lies in the host's memory: one payload, or two behind the length
+/// of the first.
 namespace laconic::compress {
 
 [[noreturn]] inline void refuse_inceptionn(std::size_t bytes, std::size_t elements) {
@@ -15,13 +15,13 @@ namespace laconic::compress {
                          " values. Do all ranks use the same codec, and is the file whole?"));
 }
 
-/// Bytes that a payload of so many values may take.
+/// The most bytes that a payload of that number of values takes.
 constexpr std::size_t longest_inceptionn(std::size_t elements) {
   return (elements + cpu::kGroup - 1) / cpu::kGroup * cpu::kLongestGroup;
 }
 
 struct InceptionnLayout {
-  std::size_t n, h;        ///< values; those of the first payload
+  std::size_t n, h;        ///< values in all, and in the first payload
   std::size_t header = 0;  ///< bytes in front of two payloads
 
   /// cut : as Inceptionn has it

@@ -7,14 +7,14 @@
 /// is in the tests, and these are held against it
 namespace laconic::compress {
 
-inline constexpr std::size_t kBurstBytes = 32;  ///< what the card's bus delivers in a cycle: 8 floats
+inline constexpr std::size_t kBurstBytes = 32;  ///< bytes that the card's bus delivers in a cycle: 8 floats
 inline constexpr double kNicHertz = 100e6;
 
 /// TCP over Ethernet: 1448 bytes of payload in a packet of 1500; 52 bytes of IP and TCP headers with time stamps, 38 of
 /// Ethernet, its preamble and the gap.
 inline constexpr std::size_t kPacketPayload = 1448, kPacketOverhead = 52 + 38;
 
-/// Bytes that pass over the wire for so many floats, whose payload is so many bytes. Packets keep their number.
+/// Bytes that pass over the wire for a number of floats whose payload has `payload` bytes. Packets keep their number.
 double nic_wire_bytes(std::size_t floats, double payload);
 
 /// Seconds that the compressing engine takes: a cycle for each burst, and one more for each packet, whose last bits are

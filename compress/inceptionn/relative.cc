@@ -6,7 +6,7 @@
 #include "compress/inceptionn/inceptionn.h"
 #include "compress/inceptionn/message.h"
 #include "compress/ordered_sum.h"
-#include "compress/choose/residual.h"
+#include "compress/select/residual.h"
 #include "compress/codecs/value_bits.h"
 #include "core/cpu/simd.h"
 #include "core/dispatch.h"
@@ -21,8 +21,8 @@ constexpr std::size_t kScaledBlock = kSumChunk;
 std::size_t scaled_blocks(std::size_t elements) { return (elements + kScaledBlock - 1) / kScaledBlock; }
 
 /// The sum of magnitudes of at most kScaledBlock values: value i goes to lane i modulo kSumLanes, lanes are added up in
-/// their order. (Written for vectors: g++ takes a loop over lanes in an array apart. Made as Magnitudes{}: clang forgets
-/// a constructor that only versions of a function call.)
+/// their order. (Written for vectors: g++ takes a loop over lanes in an array apart. Made as Magnitudes{}: clang
+/// forgets a constructor that only versions of a function call.)
 struct Magnitudes {
   HalfLanes low{}, high{};
 
@@ -267,7 +267,7 @@ void RelativeInceptionn::decode_add_encode(Slice<const std::byte> payload, Slice
 }
 
 double RelativeInceptionn::expected_bytes(std::size_t elements) const {
-  const double bound = std::ldexp(0.72, exponent_);  // in means: so much of one is the power of two below it
+  const double bound = std::ldexp(0.72, exponent_);  // in means: the power of two below a mean is about 0.72 of it
   const double bits = 2 + 8 * std::exp(-bound) + 8 * std::exp(-255 * bound);
   return static_cast<double>(scaled_blocks(elements)) + static_cast<double>(elements) * bits / 8;
 }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -15,8 +16,8 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
-#include <vector>
 
 #include "core/base/error.h"
 
@@ -34,7 +35,7 @@ std::string directory_of(const std::string& path) {
 
 /// Where links lead, whether or not anything is there; `path` itself if they lead nowhere.
 std::string behind_links(const std::string& path) {
-  constexpr int kMaxLinks = 40;  // as the kernel's
+  constexpr int kMaxLinks = 40;  // the kernel's own limit
   fs::path at = path;
   std::error_code error;
   for (int i = 0; i < kMaxLinks && fs::is_symlink(at, error); ++i) {
@@ -83,16 +84,45 @@ FileSum FileSum::parse(const std::string& text) {
   return sum;
 }
 
+RandomAccessFile::RandomAccessFile(const std::string& path)
+    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  require<DataError>(fd_ >= 0, path, " cannot be opened: ", std::strerror(errno),
+                     ". Check the path and its permissions.");
+  struct stat status {};
+  const bool regular = ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode);
+  if (!regular) ::close(fd_);
+  require<DataError>(regular, path, " is no file. Correct the path.");
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+RandomAccessFile::~RandomAccessFile() { ::close(fd_); }
+
+void RandomAccessFile::read(std::uint64_t offset, std::uint64_t bytes, void* to) const {
+  for (std::uint64_t have = 0; have < bytes;) {
+    const ssize_t n = ::pread(fd_, static_cast<std::byte*>(to) + have, bytes - have, static_cast<off_t>(offset + have));
+    if (n < 0 && errno == EINTR) continue;
+    require<DataError>(n >= 0, path_, " could not be read: ", std::strerror(errno), ". Is the disk all right?");
+    require<DataError>(n > 0, path_, " became shorter while it was read. Is something else writing it?");
+    have += static_cast<std::uint64_t>(n);
+  }
+}
+
+std::vector<std::byte> read_file(const std::string& path) {
+  const RandomAccessFile file(path);
+  std::vector<std::byte> bytes(file.size());
+  file.read(0, bytes.size(), bytes.data());
+  return bytes;
+}
+
 FileSum sum_of_file(const std::string& path) {
-  struct stat info {};  // a pipe would have to be waited for
-  require<DataError>(::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode), path, " is no file. Correct the path.");
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
-  require<DataError>(file != nullptr, path, ": could not be opened: ", std::strerror(errno), ". Check the path.");
+  const RandomAccessFile file(path);
   FileSum sum;
-  std::vector<char> buffer(std::size_t{1} << 20);
-  while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), file.get())) sum.add(buffer.data(), n);
-  require<DataError>(std::ferror(file.get()) == 0, path, ": could not be read: ", std::strerror(errno),
-                     ". Is the disk all right?");
+  std::vector<std::byte> piece(std::size_t{1} << 20);
+  while (sum.bytes < file.size()) {
+    const std::size_t n = std::min<std::uint64_t>(piece.size(), file.size() - sum.bytes);
+    file.read(sum.bytes, n, piece.data());
+    sum.add(piece.data(), n);
+  }
   return sum;
 }
 
@@ -179,6 +209,19 @@ void AtomicFile::fail(const char* doing, int reason) const {
                        : reason == EISDIR                      ? "Give the name of a file."
                                                                : "Check the path and its permissions.";
   throw DataError(concat(path_, ": could not be ", doing, ": ", std::strerror(reason), ". ", advice));
+}
+
+ScratchFolder::ScratchFolder(const std::string& who, const std::string& advice) : path_("laconic-" + who + "-XXXXXX") {
+  std::error_code error;
+  path_ = (std::filesystem::temp_directory_path(error) / path_).string();
+  if (!error && mkdtemp(path_.data()) == nullptr) error.assign(errno, std::generic_category());
+  require<DataError>(!error, who, ": no temporary folder could be made: ", error.message(), ". Set TMPDIR", advice,
+                     ".");
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace laconic

@@ -13,7 +13,7 @@ inline double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// The least time of so many runs, in seconds; at most 1.
+/// The least time of some runs, in seconds; at most 1.
 template <class F>
 double least_seconds(int runs, F run) {
   double least = 1;

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -6,7 +7,7 @@ namespace laconic {
 
 /// The processors that a process may use. No other code asks the system for them.
 struct Cores {
-  int online = 1;                 ///< of the machine
+  int online = 1;                 ///< processors of the machine
   std::vector<int> allowed = {};  ///< their numbers: affinity, as taskset, a cpuset or a launcher's binding has set it
   double quota = 0;               ///< how many processors' time control groups leave, as 1.5; 0: they do not limit it
   std::string quota_of = {};      ///< names the group whose limit that is, alike in all processes of the machine
@@ -18,7 +19,7 @@ struct Cores {
   std::string limits() const;
 };
 
-/// Those of this process. Without /proc or control groups the affinity alone counts, then one processor.
+/// The processors of this process. Without /proc or control groups the affinity alone counts, then one processor.
 ///   root  stands in front of /proc and /sys: a test's folder
 Cores cores_of_process(const std::string& root = "");
 
@@ -30,5 +31,13 @@ int fair_share(const Cores& mine, const std::vector<Cores>& here);
 /// A line of text without a line break, and back; for ranks that tell each other. Throws CommError where it is none.
 std::string to_text(const Cores& cores);
 Cores cores_from(const std::string& text);
+
+/// Visits the control groups (cgroups) that this process is in for one controller: the innermost first, then those
+/// around it. A folder need not be there: inside a container the kernel names groups that cannot be seen.
+///   root        stands in front of /proc and /sys: a test's folder
+///   controller  "cpu" or "memory"
+///   visit       folder: a group's; unified: it is of version 2, whose files have other names
+void for_control_groups(const std::string& root, const std::string& controller,
+                        const std::function<void(const std::string& folder, bool unified)>& visit);
 
 }  // namespace laconic

@@ -88,8 +88,9 @@ void require(bool ok, const Parts&... parts) {
     throw_text<E>({TextPart(parts)...});
 }
 
-/// The candidate that is nearest to `word`, or "" if none is near (more than half of the word differs). Edit distance, a
-/// tenth less for each of the first four letters that are the same (as Winkler 1990 weighs a common beginning).
+/// The candidate that is nearest to `word` by edit distance, or "" if none is near (more than half of the word
+/// differs). Each of the first four letters that are the same takes off a tenth (as Winkler 1990 weighs a common
+/// beginning).
 std::string nearest(const std::string& word, const char* const* candidates, std::size_t count);
 template <class Container>
 std::string nearest(const std::string& word, const Container& candidates) {

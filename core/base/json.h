@@ -9,8 +9,8 @@
 
 namespace laconic {
 
-/// The value that `text` spells. What nests deeper than anything of ours is refused: whoever copies or prints a value
-/// goes as deep on the stack, and some kilobytes of brackets would end the program.
+/// The value that `text` spells. What nests deeper than anything of ours is refused: copying or printing a value goes
+/// as deep on the stack, and some kilobytes of brackets would end the program.
 /// throws DataError, which begins with `where`, if it nests too deep; nlohmann's parse_error if it is no JSON
 nlohmann::json json_from(std::string_view text, const std::string& where);
 /// Its objects keep the order of their names.

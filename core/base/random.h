@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <utility>
 
 namespace laconic {
 
@@ -48,6 +49,11 @@ class Random {
   float uniform(float low, float high);             ///< [low, high)
   float normal();                                   ///< mean 0, variance 1 (Box-Muller)
   std::uint32_t below(std::uint32_t n);             ///< uniform over 0 … n-1, unbiased (Lemire 2019). n >= 1
+  /// Puts elements into a random order (Fisher-Yates), each as likely as any other. Fewer than 2^32 elements.
+  template <class Order>
+  void shuffle(Order& order) {
+    for (auto i = static_cast<std::uint32_t>(order.size()); i > 1; --i) std::swap(order[i - 1], order[below(i)]);
+  }
 
  private:
   std::array<std::uint32_t, 2> key_;

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,14 +20,14 @@ struct Setting {
   enum class Takes : std::uint8_t { nothing, one, maybe, repeated, words };
 
   std::string name;   ///< "density"
-  std::string type;   ///< what stands for its value in --help: "D", "raw|delta"
+  std::string type;   ///< the word for its value in --help: "D", "raw|delta"
   std::string help;   ///< lines of --help; the default in brackets
   std::string group;  ///< the heading of --help
   Scope scope = Scope::model;
   Takes takes = Takes::one;
-  bool hidden = false;     ///< not in --help
+  bool hidden = false;     ///< true: --help leaves it out
   bool given = false;      ///< whether it was set
-  std::string given_as{};  ///< by what text; several behind one another
+  std::string given_as{};  ///< the text that set it; several behind one another
   /// Takes over a text. throws UsageError in the name of `where`
   std::function<void(const std::string& text, const std::string& where)> read;
   /// Returns its value now. Null: it stands in no fingerprint.
@@ -48,6 +49,11 @@ class Settings {
   void group(std::string name, Scope scope) { group_ = std::move(name), scope_ = scope; }
 
   using Read = std::function<void(const std::string& text, const std::string& where)>;
+  /// Stores what `parse` makes of the text and the setting's name.
+  template <class T, class Parse>
+  static Read into(T& target, Parse parse) {
+    return [&target, parse](const std::string& text, const std::string& where) { target = parse(text, where); };
+  }
   /// `read` stores a value of its own kind, `text` gives it back.
   Setting& value(std::string name, std::string type, std::string help, Read read,
                  std::function<std::string()> text = nullptr);
@@ -75,6 +81,14 @@ class Settings {
         [&target, least](const std::string& text, const std::string& where) { target = whole<T>(text, where, least); },
         [&target] { return number_text(target); });
   }
+  /// A number that need not be given.
+  template <class T>
+  Setting& whole_number(std::string name, std::string type, std::optional<T>& target, T least, std::string help) {
+    return value(std::move(name), std::move(type), std::move(help),
+                 [&target, least](const std::string& text, const std::string& where) {
+                   target = whole<T>(text, where, least);
+                 });
+  }
   template <class T>
   Setting& real_number(std::string name, std::string type, T& target, double low, double high, std::string example,
                        const std::string& help) {
@@ -84,6 +98,15 @@ class Settings {
           target = static_cast<T>(real(text, where, low, high, example));
         },
         [&target] { return number_text(target); });
+  }
+
+  template <class T>
+  Setting& real_number(std::string name, std::string type, std::optional<T>& target, double low, double high,
+                       std::string example, std::string help) {
+    return value(std::move(name), std::move(type), std::move(help),
+                 [&target, low, high, example = std::move(example)](const std::string& text, const std::string& where) {
+                   target = static_cast<T>(real(text, where, low, high, example));
+                 });
   }
 
   const std::vector<Setting>& all() const { return all_; }

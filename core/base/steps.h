@@ -9,7 +9,7 @@
 namespace laconic {
 
 /// `co_await DeviceComes{device};`   in Steps: goes on when the device has done what was asked of it so far. Then it is
-/// the selected one again (core/cuda/select.h), whatever the thread has done meanwhile.
+/// the selected one again (core/cuda/device.h), whatever the thread has done meanwhile.
 struct DeviceComes {
   Device device{};
   bool await_ready() const noexcept { return false; }
@@ -34,7 +34,7 @@ struct DeviceComes {
 class [[nodiscard]] Steps {
  public:
   struct promise_type {
-    Steps* inner = nullptr;  // that it awaits
+    Steps* inner = nullptr;  // the steps that it awaits
     std::exception_ptr error;
 
     Steps get_return_object() { return Steps(std::coroutine_handle<promise_type>::from_promise(*this)); }

@@ -56,7 +56,7 @@ void Trace::Row::add(Event event) {
   if (category == "update") {
     for (Arrow& a : arrived_) {
       event.arrows.push_back({a.id, event.begin});
-      a.at = event.end + std::chrono::nanoseconds(1);  // where it goes on: behind the update
+      a.at = event.end + std::chrono::nanoseconds(1);  // it goes on behind the update
     }
   } else if (category == "forward") {
     for (const Arrow& a : std::exchange(arrived_, {}))

@@ -99,7 +99,7 @@ class Trace {
     explicit Thread(Row* row) : Scoped(current_, row) {}
     explicit Thread(Row& row) : Thread(&row) {}
   };
-  static Row* current() { return current_; }  ///< where this thread records, or nullptr
+  static Row* current() { return current_; }  ///< the row of this thread, or nullptr
 
   /// The time from here to the end of the scope, on this thread's row. Spans on one thread nest. The name must live
   /// as long as the span.

@@ -22,7 +22,7 @@ constexpr std::int64_t up(std::int64_t n, std::int64_t multiple) { return (n + m
 struct Head {
   std::int64_t steps, width, stride, panels;
   std::int64_t padded_steps, padded_width;
-  std::int64_t sample, first_element;  ///< of its dropout mask
+  std::int64_t sample, first_element;  ///< the head's place in the dropout mask
   float scale;
   Head(const AttentionSizes& s, std::int64_t unit)
       : steps(s.steps),
@@ -37,7 +37,7 @@ struct Head {
   std::int64_t size() const { return padded_steps * padded_width; }
 };
 
-/// to [panels][`panel` floats, of which rows x 16][16] = factor x, of whose `rows` so many are there.
+/// to [panels][`panel` floats, of which rows x 16][16] = factor x, of whose `rows` the first `there` exist.
 template <class V>
 LACONIC_INLINE void pack(float* to, std::int64_t panel, const float* x, std::int64_t stride, std::int64_t there,
                          std::int64_t rows, std::int64_t width, float factor) {
@@ -238,10 +238,10 @@ LACONIC_INLINE void forward(float* y, std::int64_t y_stride, float* log_sums, co
 }
 
 struct BackwardRoom {
-  float *k, *k_turned, *v_turned, *dk, *dv;  // of all steps
-  float *q, *dy, *dq;                        // of a tile's queries
-  float *p, *ds, *factors;                   // of a tile
-  float *log_sums, *delta;                   // of a tile's queries, each 16 times
+  float *k, *k_turned, *v_turned, *dk, *dv;  // panels of all steps
+  float *q, *dy, *dq;                        // panels of a tile's queries
+  float *p, *ds, *factors;                   // a tile's numbers
+  float *log_sums, *delta;                   // numbers of a tile's queries, each 16 times
   static std::int64_t size(const Head& h) {
     return 5 * h.size() + 3 * kTile * h.padded_width + 3 * kTile * kTile + 2 * kTile * kBlock;
   }
@@ -281,7 +281,7 @@ template <class Isa>
 LACONIC_INLINE void backward(float* dqkv, const float* dy, const float* y, std::int64_t y_stride, const float* log_sums,
                              const float* qkv, const Head& h, const BackwardRoom& m, const AttentionDropout& dropout) {
   using V = typename Isa::Vector;
-  constexpr std::int64_t kRows = kTile * kBlock;  // from panel to panel of a tile
+  constexpr std::int64_t kRows = kTile * kBlock;  // the distance between panels of a tile
   const std::int64_t dim = y_stride, panel = h.padded_steps * kBlock, turned = h.padded_width * kBlock;
   // v lies where dv will: it is transposed, then not needed any more.
   pack<V>(m.k, panel, qkv + dim, h.stride, h.steps, h.padded_steps, h.width, 1.0f);

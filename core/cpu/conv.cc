@@ -1,15 +1,11 @@
 #include <map>
 
-#include "core/cpu/conv_weights.h"
-#include "core/cpu/direct_conv.h"
-#include "core/cpu/onednn.h"
-#include "core/cpu/onednn_versions.h"
-#include "core/cpu/pointwise.h"
-#include "core/cpu/winograd.h"
 #include "core/base/kept.h"
+#include "core/base/parallel.h"
+#include "core/cpu/convolutions.h"
+#include "core/cpu/onednn.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/products.h"
-#include "core/base/parallel.h"
 
 namespace laconic::cpu {
 namespace {
@@ -54,10 +50,6 @@ class Convolution {
                                             : memory::dims{g.groups, g.out / g.groups, g.c / g.groups, g.kh, g.kw};
     w_plain_ = memory::desc(dims, f32, g.groups == 1 ? Tag::oihw : Tag::goihw);
     w_any_ = memory::desc(dims, f32, Tag::any);
-    if (has_avx512() && g.groups == 1 && g.c % 16 == 0 && g.out % 16 == 0) {
-      w_16i16o_ = memory::desc(dims, f32, Tag::OIhw16i16o);
-      w_16o16i_ = memory::desc(dims, f32, Tag::OIhw16o16i);
-    }
     strides_ = {g.stride, g.stride};
     dilations_ = {g.dilation - 1, g.dilation - 1};
     padding_ = {g.pad, g.pad};
@@ -137,11 +129,7 @@ class Convolution {
                             {DNNL_ARG_DIFF_WEIGHTS, blocked.raw_data()},
                             {DNNL_ARG_DIFF_BIAS, g_.bias ? bias.raw_data() : nullptr},
                             {DNNL_ARG_DIFF_DST, dy.raw_data()}});
-    if (found == w_16i16o_) {
-      unpack_16i16o(dw.data<float>(), blocked.data<float>(), g_.out, g_.c, g_.kh * g_.kw, add_dw);
-    } else if (!direct) {
-      reorder(found, blocked.raw_data(), w_plain_, dw.raw_data(), add_dw);
-    }
+    if (!direct) reorder(found, blocked.raw_data(), w_plain_, dw.raw_data(), add_dw);
     if (g_.bias && add_db) cpu::add(db.data<float>(), bias.data<float>(), g_.out);
   }
 
@@ -168,13 +156,7 @@ class Convolution {
     const bool reuse = keep && cache && cache->description == wanted;
     const Tensor values =
         reuse ? cache->values : Tensor::empty({static_cast<std::int64_t>(wanted.get_size() / sizeof(float))});
-    if (wanted == w_16i16o_) {
-      pack_16i16o(values.data<float>(), w.data<float>(), g_.out, g_.c, g_.kh * g_.kw);
-    } else if (cache && cache->version == w.version() && wanted == w_16o16i_ && cache->description == w_16i16o_) {
-      transpose_16i16o_to_16o16i(values.data<float>(), cache->values.data<float>(), g_.out, g_.c, g_.kh * g_.kw);
-    } else {
-      reorder(w_plain_, w.raw_data(), wanted, values.raw_data());
-    }
+    reorder(w_plain_, w.raw_data(), wanted, values.raw_data());
     if (keep) {
       auto made = std::make_shared<ConvWeights>();
       made->version = w.version();
@@ -189,7 +171,6 @@ class Convolution {
   // Our own: all passes, or with pointwise_ the weights' gradient; else oneDNN's direct sums.
   const bool winograd_, direct_, pointwise_;
   memory::desc x_, y_, b_, w_plain_, w_any_;
-  memory::desc w_16i16o_, w_16o16i_;  // the orders that we convert ourselves; empty where they do not apply
   memory::dims strides_, dilations_, padding_;
   struct {
     BoundPrimitive primitive;
@@ -219,8 +200,8 @@ void conv2d_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Ten
   convolution(x, y, w.shape(), b.defined(), options).forward(y, x, w, b);
 }
 
-// The backward passes do not depend on the ReLU (its mask is already in dy). That of the weights shares the forward's
-// object.
+// The backward passes do not depend on the ReLU (its mask is already in dy). The weights' gradient shares the object of
+// the forward pass.
 void conv2d_backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w, const ops::Conv2dOptions& options) {
   convolution(dx, dy, w.shape(), false, options).backward_data(dx, dy, w);
 }

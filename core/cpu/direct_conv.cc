@@ -1,10 +1,9 @@
-#include "core/cpu/direct_conv.h"
-
 #include <algorithm>
 
+#include "core/base/parallel.h"
+#include "core/cpu/convolutions.h"
 #include "core/cpu/panels.h"
 #include "core/cpu/scratch.h"
-#include "core/base/parallel.h"
 
 namespace laconic::cpu {
 namespace {
@@ -43,8 +42,8 @@ std::int64_t panels_of(std::int64_t columns) {
   return (columns + kWide - 1) / kWide;
 }
 
-/// The kernels as a convolution from `in` to `out` channels reads them: w(out, in, row, column). Forward out = o, in = c;
-/// the data's gradient out = c, in = o, rotated.
+/// The kernels as a convolution from `in` to `out` channels reads them: w(out, in, row, column). The forward pass has
+/// out = o, in = c; the data's gradient out = c, in = o, rotated.
 struct Kernels {
   const float* w;  ///< [O][C][h][w]
   std::int64_t out, in, h, wide;
@@ -78,13 +77,13 @@ LACONIC_INLINE void write_pixels(float* y, const float* m, std::int64_t pixels, 
       if (relu) v = v < 0.0f ? HalfLanes{} : v;
       float* const to = y + p * columns + c;
       if (const std::int64_t left = (pixels - p) * columns - c; left >= kLanes)
-        store(to, v);  // what lies beyond the last column is overwritten by the next pixel
+        store(to, v);  // the next pixel overwrites what lies beyond the last column
       else
         for (std::int64_t l = 0; l < left; ++l) to[l] = v[l];
     }
 }
 
-/// y = x convolved with the kernels, so many zeros around x.
+/// y = x convolved with the kernels, with zeros around x.
 template <int kWide>
 void convolve(float* y, const Images& out, const float* x, const Images& in, const Kernels& kernels, const float* b,
               bool relu, std::int64_t pad_rows, std::int64_t pad_columns) {
@@ -127,7 +126,7 @@ void gradient_of_kernels(float* dw, bool add_dw, float* db, bool add_db, const f
                          const ConvSizes& s) {
   const Images in{s.n, s.h, s.w, s.c}, out{s.n, s.oh, s.ow, s.out};
   const std::int64_t panels = panels_of<kWide>(s.out), taps = s.kw * s.c, pixels = s.oh * s.ow;
-  // Sums of a chunk of images, so long that rounding stays small; then those of all chunks, in order.
+  // Sums of a chunk of images, short enough for rounding to stay small; then the sums of all chunks, in order.
   constexpr std::int64_t kTerms = 8192, kImages = 8, kLeastChunks = 4, kMostFloats = 2 << 20;
   const std::int64_t of_panel = s.kh * taps * kWide, of_chunk = panels * (of_panel + kWide);
   const std::int64_t most_chunks = std::max(kLeastChunks, kMostFloats / of_chunk);
@@ -147,13 +146,13 @@ void gradient_of_kernels(float* dw, bool add_dw, float* db, bool add_db, const f
         std::fill_n(of_w, of_chunk, 0.0f);
         for (std::int64_t n = chunk * images; n < std::min(s.n, (chunk + 1) * images); ++n) {
           const float* const image = padded.of(x + n * in.size(), in, copy);
-          float* u = const_cast<float*>(dy) + n * out.size();  // only read
+          float* u = const_cast<float*>(dy) + n * out.size();  // it is only read
           if (!as_it_lies) read_pixels<kWide>(copy + padded.size, u, pixels, s.out), u = copy + padded.size;
           for (std::int64_t r = 0; r < s.kh; ++r) {
             const std::int64_t first = std::max<std::int64_t>(0, s.pad - r), last = std::min(s.oh, s.h + s.pad - r);
             product<kWide, Isa>({of_w + r * taps * kWide, of_panel}, true, image + (first - s.pad + r) * padded.row,
-                                padded.row, s.c, kNext, {u + first * s.ow * kWide, pixels * kWide}, panels, last - first,
-                                s.ow, taps);
+                                padded.row, s.c, kNext, {u + first * s.ow * kWide, pixels * kWide}, panels,
+                                last - first, s.ow, taps);
           }
           const float one = 1;
           product<kWide, Isa>({of_b, kWide}, true, &one, 0, kSame, kSame, {u, pixels * kWide}, panels, 1, pixels, 1);
@@ -182,7 +181,7 @@ bool narrow(std::int64_t columns) { return columns <= 8; }
 }  // namespace
 
 bool takes_direct(const ConvSizes& s, Layout input, Layout output) {
-  // Few channels, or so many numbers in a sum that what comes before and after it does not count.
+  // Few channels, or sums long enough for what comes before and after them not to count.
   constexpr std::int64_t kFew = 16, kMany = 800;
   const std::int64_t taps = s.kh * s.kw;
   const bool few = s.c <= kFew && s.out <= kFew;

@@ -19,7 +19,7 @@ namespace laconic::cpu {
 
 /// Shortest part worth a thread of its own, in floats.
 inline constexpr std::int64_t kGrain = 32768;
-/// kGrain in rows of so many elements, at least 1. One element takes as long as `cost` floats of a simple loop.
+/// kGrain in rows of `elements`, at least 1. One element takes as long as `cost` floats of a simple loop.
 inline std::int64_t row_grain(std::int64_t elements, std::int64_t cost = 1) {
   return std::max<std::int64_t>(1, kGrain / cost / std::max<std::int64_t>(elements, 1));
 }
@@ -186,7 +186,7 @@ void each_strided(const StridedWalk& w, F f, T* y, const In*... x) {
 /// f(row, unit) for all of a state [batch, hidden] of a recurrent layer.
 template <class F>
 void each_cell(std::int64_t batch, std::int64_t hidden, F f) {
-  constexpr std::int64_t kCost = 32;  // of one element of a state: its exponentials
+  constexpr std::int64_t kCost = 32;  // the cost of one element of a state: its exponentials
   parallel_for(batch, row_grain(hidden, kCost), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
       const auto at = [=](std::int64_t j) { LACONIC_INLINE_CALLS f(b, j); };
@@ -205,7 +205,7 @@ LACONIC_INLINE float gelu_slope(float x) {
   const float e = bounded_exp(-0.5f * x * x);
   return 0.5f + 0.5f * fast_erf(x * 0.70710678f, e) + x * 0.39894228f * e;
 }
-/// That of gelu_tanh, where its sigmoid is s.
+/// The slope of gelu_tanh at x, where its sigmoid is s.
 LACONIC_INLINE float gelu_tanh_slope(float x, float s) {
   return s + x * s * (1.0f - s) * (1.59576912f + 0.21406444f * x * x);
 }

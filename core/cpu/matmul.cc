@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <map>
 
+#include "core/base/kept.h"
+#include "core/base/parallel.h"
 #include "core/cpu/onednn.h"
-#include "core/cpu/onednn_versions.h"
 #include "core/cpu/scratch.h"
 #include "core/cpu/simd.h"
-#include "core/base/kept.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/products.h"
-#include "core/base/parallel.h"
 
 namespace laconic::cpu {
 namespace {

@@ -58,7 +58,7 @@ LACONIC_INLINE void product_of(Columns m, bool add, const float* a, std::int64_t
   }
 }
 
-/// m [columns][rows][kWide] = or, with add, += a product with so many panels of columns u, as many at once as the
+/// m [columns][rows][kWide] = or, with add, += a product with the panels of columns u, as many at once as the
 /// registers take. Row r and term b n + i of the sum of what stands on the left lie at a[b a_block + i step + r row].
 /// Panels are kWide columns here: 16, or 8.
 template <int kWide, class Isa, class Step, class Row>
@@ -72,7 +72,7 @@ LACONIC_INLINE void product(Columns m, bool add, const float* a, std::int64_t a_
   if (columns > 0) product_of<kWide, 1, Isa>(m, add, a, a_block, step, row, u, blocks, n, rows);
 }
 
-/// Likewise, with panels of 16 columns and steps that the compiler knows.
+/// The same product with panels of 16 columns and steps that the compiler knows.
 template <int kStep, int kRow, class Isa>
 LACONIC_INLINE void product(Columns m, bool add, const float* a, std::int64_t a_block, Columns u, std::int64_t columns,
                             std::int64_t blocks, std::int64_t n, std::int64_t rows) {

@@ -1,10 +1,9 @@
-#include "core/cpu/pointwise.h"
-
 #include <algorithm>
 
+#include "core/base/parallel.h"
+#include "core/cpu/convolutions.h"
 #include "core/cpu/panels.h"
 #include "core/cpu/scratch.h"
-#include "core/base/parallel.h"
 
 namespace laconic::cpu {
 namespace {
@@ -48,13 +47,13 @@ void pointwise_backward_weights(float* dw, bool add_dw, float* db, bool add_db, 
   const std::int64_t panel = (length | 1) * kBlock;  // an even number of cache lines would put all panels into few sets
   float* const sums = kernel_scratch(static_cast<std::size_t>(c_blocks * o_blocks * square + 2 * o_blocks * kBlock +
                                                               (c_blocks + o_blocks) * panel));
-  float* const bias = sums + c_blocks * o_blocks * square;  // [o block][its sums, and those of one block of pixels][16]
+  float* const bias = sums + c_blocks * o_blocks * square;  // [o block][sums, and one block of pixels][16]
   float* const of_x = bias + 2 * o_blocks * kBlock;
   float* const of_dy = of_x + c_blocks * panel;
   const std::int64_t parts = std::min<std::int64_t>(kernel_threads(), c_blocks);
   std::fill(bias, of_x, 0.0f);
   std::int64_t first = 0;
-  do {  // once also where there are no pixels
+  do {  // it runs once where there are no pixels, too
     const std::int64_t count = std::min(length, pixels - first);
     parallel_for(count, kFew, [&](std::int64_t begin, std::int64_t end) {
       copy_pixels(of_x, panel, in, first, begin, end);

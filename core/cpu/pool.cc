@@ -5,7 +5,7 @@ namespace laconic::cpu {
 namespace {
 
 constexpr std::int64_t kLanes = 8;
-typedef std::int32_t Places __attribute__((vector_size(32)));  // in windows
+typedef std::int32_t Places __attribute__((vector_size(32)));  // places in windows
 typedef std::uint8_t Bytes __attribute__((vector_size(8)));
 
 /// The part of a window that is inside the image.

@@ -49,7 +49,7 @@ LACONIC_AVX512 inline __attribute__((always_inline)) __m512i load_index(__mmask1
 LACONIC_AVX512 void max_forward_narrow(float* y, std::uint8_t* index, const float* x, const PoolShape& s,
                                        std::int64_t images) {
   const int width = static_cast<int>(s.width), per = 16 / width;
-  std::int32_t even[16] = {}, odd[16] = {};  // where the left and the right pixel of a window lie
+  std::int32_t even[16] = {}, odd[16] = {};  // the places of a window's left and right pixels
   for (int l = 0; l < per * width; ++l) {
     even[l] = 2 * width * (l / width) + l % width;
     odd[l] = even[l] + width;

@@ -1,12 +1,11 @@
-#include "core/cpu/winograd.h"
-
 #include <algorithm>
 #include <bit>
 
+#include "core/base/parallel.h"
+#include "core/cpu/convolutions.h"
 #include "core/cpu/panels.h"
 #include "core/cpu/scratch.h"
 #include "core/cpu/winograd_tiles.h"
-#include "core/base/parallel.h"
 
 namespace laconic::cpu {
 namespace {
@@ -16,7 +15,7 @@ using namespace winograd;
 // ------------------------------------------------------------------------------------------------------ directions
 
 constexpr std::int64_t kFewTiles =
-    160;  // with at most so many all are done at once, and each kernel is transformed where it is used
+    160;  // at most as many tiles are done at once, and each kernel is transformed where it is used
 
 /// y = x convolved with the kernels, `pad` zeros around x. C, O: channels of x and y.
 template <int M>
@@ -119,14 +118,14 @@ struct KernelGradient {
   float* dw;
   bool add;
   Image<const float> x, dy;
-  Tiles tiles;  // of dy
+  Tiles tiles;  // the tiles of dy
   std::int64_t C, O;
   int pad;
   std::int64_t c_blocks() const { return C / kBlock; }
   std::int64_t o_blocks() const { return O / kBlock; }
 };
 
-/// Many channels: groups of them, whose sums stay in a near cache, over so many tiles at once.
+/// Many channels: groups of them, whose sums stay in a near cache, over `length` tiles at once.
 template <int M>
 void by_groups(const KernelGradient& g, std::int64_t length) {
   constexpr std::int64_t kPoints = (M + 2) * (M + 2);
@@ -139,7 +138,7 @@ void by_groups(const KernelGradient& g, std::int64_t length) {
   float* const memory = kernel_scratch(static_cast<std::size_t>(kPoints * (v_point + z_point + parts * s_point)));
   const Domain v{memory, length, v_point}, z{memory + kPoints * v_point, length, z_point};
   std::int64_t first = 0;
-  do {  // once also where there are no tiles
+  do {  // it runs once where there are no tiles, too
     const std::int64_t count = std::min(length, g.tiles.all - first);
     parallel_for(c_blocks + o_blocks, 1, [&](std::int64_t b0, std::int64_t b1) {
       with_vectors([&]<class Isa>() {
@@ -174,13 +173,13 @@ void by_groups(const KernelGradient& g, std::int64_t length) {
   } while (first < g.tiles.all);
 }
 
-/// Few channels: the sums of all in a near cache, beside blocks of so many tiles. Chunks of tiles have sums of their
+/// Few channels: the sums of all in a near cache, beside blocks of `length` tiles. Chunks of tiles have sums of their
 /// own, as many whatever the number of threads, which then share nothing.
 template <int M>
 void by_chunks(const KernelGradient& g, std::int64_t length) {
   constexpr std::int64_t kPoints = (M + 2) * (M + 2);
   const std::int64_t c_blocks = g.c_blocks(), o_blocks = g.o_blocks(), pairs = c_blocks * o_blocks;
-  const std::int64_t blocks = std::max<std::int64_t>(1, (g.tiles.all + length - 1) / length);  // also without tiles
+  const std::int64_t blocks = std::max<std::int64_t>(1, (g.tiles.all + length - 1) / length);  // at least one
   // A power of two, so that 2, 4 and 8 threads have equal shares; of four blocks or more, or adding up costs what it
   // saves.
   const auto chunks = static_cast<std::int64_t>(

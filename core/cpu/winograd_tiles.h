@@ -6,7 +6,7 @@
 #include "core/cpu/winograd_transforms.h"
 #include "core/kernels/products.h"
 
-/// Tiles of activations, and kernels, between where they lie and the points' domain (core/cpu/winograd.h).
+/// Tiles of activations, and kernels, between where they lie and the points' domain (core/cpu/convolutions.h).
 namespace laconic::cpu::winograd {
 
 // --------------------------------------------------------------------------------------------------- images, tiles

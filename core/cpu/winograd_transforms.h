@@ -6,8 +6,8 @@
 
 #include "core/cpu/simd.h"
 
-/// Winograd's transforms of tiles, for vectors that hold one element of several tiles or channels (core/cpu/winograd.h
-/// has the formulas and their source).
+/// Winograd's transforms of tiles, for vectors that hold one element of several tiles or channels.
+/// core/cpu/convolutions.h has the formulas and their source.
 namespace laconic::cpu::winograd {
 
 /// The matrices of F(M x M, 3x3), a row for each point p_i, the last one for infinity:

@@ -20,7 +20,7 @@ struct Geometry : ConvSizes {
   int device;
   DType type;
   bool tf32;
-  Layout layout = Layout::channels_last;  ///< of the activations, and of weights what goes with it
+  Layout layout = Layout::channels_last;  ///< the layout of activations; that of weights goes with it
   auto operator<=>(const Geometry&) const = default;
 
   std::int64_t pixels() const { return n * oh * ow; }
@@ -110,24 +110,15 @@ class Convolution {
 
   // Each false if cuDNN has no algorithm for it in this layout.
   bool forward(void* y, const void* x, const void* w) {
-    return run("convolution", forward_algorithms(), [&](auto algorithm, void* workspace, std::size_t bytes) {
-      return cudnn().cudnnConvolutionForward(cudnn_handle(), &kOne, x_, x, w_, w, conv_, algorithm, workspace, bytes,
-                                             &kZero, y_, y);
-    });
+    return run("convolution", forward_algorithms(), cudnn().cudnnConvolutionForward, x_, x, w_, w, y_, y);
   }
   bool backward_data(void* dx, const void* dy, const void* w) {
-    return run("convolution's data gradient", data_algorithms(),
-               [&](auto algorithm, void* workspace, std::size_t bytes) {
-                 return cudnn().cudnnConvolutionBackwardData(cudnn_handle(), &kOne, w_, w, y_, dy, conv_, algorithm,
-                                                             workspace, bytes, &kZero, x_, dx);
-               });
+    return run("convolution's data gradient", data_algorithms(), cudnn().cudnnConvolutionBackwardData, w_, w, y_, dy,
+               x_, dx);
   }
   bool backward_weights(void* dw, bool add, const void* x, const void* dy) {
-    return run("convolution's weight gradient", weight_algorithms(),
-               [&](auto algorithm, void* workspace, std::size_t bytes) {
-                 return cudnn().cudnnConvolutionBackwardFilter(cudnn_handle(), &kOne, x_, x, y_, dy, conv_, algorithm,
-                                                               workspace, bytes, add ? &kOne : &kZero, w_, dw);
-               });
+    return run("convolution's weight gradient", weight_algorithms(), cudnn().cudnnConvolutionBackwardFilter, x_, x, y_,
+               dy, w_, dw, add);
   }
 
   // Whether the algorithm that cuDNN expects to be the fastest multiplies less than the sum of products does.
@@ -155,21 +146,14 @@ class Convolution {
   using Algorithms = std::optional<std::vector<Perf>>;
 
   std::vector<cudnnConvolutionFwdAlgoPerf_t>& forward_algorithms() {
-    return asked("convolution", forward_, [&](int most, int* found, auto* results) {
-      return cudnn().cudnnGetConvolutionForwardAlgorithm_v7(cudnn_handle(), x_, w_, conv_, y_, most, found, results);
-    });
+    return asked("convolution", forward_, cudnn().cudnnGetConvolutionForwardAlgorithm_v7, x_, w_, y_);
   }
   std::vector<cudnnConvolutionBwdDataAlgoPerf_t>& data_algorithms() {
-    return asked("convolution's data gradient", data_, [&](int most, int* found, auto* results) {
-      return cudnn().cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnn_handle(), w_, y_, conv_, x_, most, found,
-                                                                 results);
-    });
+    return asked("convolution's data gradient", data_, cudnn().cudnnGetConvolutionBackwardDataAlgorithm_v7, w_, y_, x_);
   }
   std::vector<cudnnConvolutionBwdFilterAlgoPerf_t>& weight_algorithms() {
-    return asked("convolution's weight gradient", weights_, [&](int most, int* found, auto* results) {
-      return cudnn().cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnn_handle(), x_, y_, conv_, w_, most, found,
-                                                                   results);
-    });
+    return asked("convolution's weight gradient", weights_, cudnn().cudnnGetConvolutionBackwardFilterAlgorithm_v7, x_,
+                 y_, w_);
   }
   template <class Perf, class Algorithm>
   static bool saves(const std::vector<Perf>& usable, std::initializer_list<Algorithm> few_products) {
@@ -181,13 +165,14 @@ class Convolution {
   static bool refused(cudnnStatus_t status) { return is(CUDNN_STATUS_NOT_SUPPORTED, status); }
   static bool failed(cudnnStatus_t status) { return status / 1000 > CUDNN_STATUS_NOT_SUPPORTED / 1000; }
 
-  template <class Perf, class Ask>
-  std::vector<Perf>& asked(const char* what, Algorithms<Perf>& algorithms, Ask&& ask) {
+  /// A direction makes `to` of two others. `get` is cuDNN's function that ranks its algorithms.
+  template <class Perf, class Get, class A, class B, class To>
+  std::vector<Perf>& asked(const char* what, Algorithms<Perf>& algorithms, Get get, A a, B b, To to) {
     if (algorithms) return *algorithms;
     Perf found[16];
     int count = 0;
     check(cudnn().cudnnSetConvolutionMathType(conv_, math_), what);
-    const cudnnStatus_t status = ask(16, &count, found);
+    const cudnnStatus_t status = get(cudnn_handle(), a, b, conv_, to, 16, &count, found);
     // Asked for a layout that it has nothing for it may also find a parameter bad.
     if (!refused(status) && !is(CUDNN_STATUS_BAD_PARAM, status)) check(status, what);
     if (status != CUDNN_STATUS_SUCCESS) count = 0;
@@ -201,14 +186,16 @@ class Convolution {
 
   /// Runs the first algorithm that cuDNN does not refuse after all, and keeps to it. One that fails, or whose workspace
   /// cannot be had, is left if there is another.
-  template <class Perf, class Start>
-  bool run(const char* what, std::vector<Perf>& usable, Start&& start) {
+  template <class Perf, class Function, class A, class B, class To>
+  bool run(const char* what, std::vector<Perf>& usable, Function function, A a, const void* first, B b,
+           const void* second, To to, void* result, bool add = false) {
     for (; !usable.empty(); usable.erase(usable.begin())) {
       const Perf& best = usable.front();
       if (math_ != CUDNN_FMA_MATH) check(cudnn().cudnnSetConvolutionMathType(conv_, best.mathType), what);
       void* const memory = workspace(best.memory);
       if (memory == nullptr && best.memory > 0) continue;
-      const cudnnStatus_t status = start(best.algo, memory, best.memory);
+      const cudnnStatus_t status = function(cudnn_handle(), &kOne, a, first, b, second, conv_, best.algo, memory,
+                                            best.memory, add ? &kOne : &kZero, to, result);
       if (refused(status) || (failed(status) && usable.size() > 1)) continue;
       check(status, what);
       return true;

@@ -3,17 +3,21 @@
 #include <memory>
 #include <string>
 
-#include "core/cuda/select.h"
 #include "core/memory.h"
 
 /// What core/memory.h and core/stream.h do on CUDA devices, without the types of CUDA's headers. Builds without CUDA
-/// have the declarations alone. All but the first two are for the calling thread's device and its stream there.
+/// have the declarations alone. All but select() and what counts devices are for the calling thread's device and its
+/// stream there.
 namespace laconic::cuda {
 
 /// 0 without a driver. Never throws.
 int device_count();
 /// What CUDA says if there is none.
 const std::string& why_no_device();
+
+/// Makes a device the calling thread's: what it launches and allocates goes there. Free where it is already.
+/// Throws Error if there is no such device.
+void select(int index);
 
 std::string device_name();
 int compute_capability();
@@ -37,7 +41,7 @@ void reset_peak();
 void release_unused();
 
 void synchronize();
-/// Throws DataError if a kernel has reported something since the last call (core/cuda/report.h), and forgets it.
+/// Throws DataError if a kernel has reported something since the last call (core/cuda/runtime.h), and forgets it.
 void throw_findings();
 
 /// An event of CUDA's.
@@ -53,5 +57,10 @@ void zero_later(void* to, std::size_t bytes);
 
 /// Pinned host memory, from a pool that it goes back to.
 std::shared_ptr<std::byte[]> pinned(std::size_t bytes);
+
+/// As mark(), with its time by the device's own clock: for benchmarks.
+Mark timed_mark();
+/// Waits for the later.
+double seconds_between(const Mark& earlier, const Mark& later);
 
 }  // namespace laconic::cuda

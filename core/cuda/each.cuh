@@ -197,7 +197,7 @@ __device__ inline float tanh_of(float x) { return tanhf(x); }
 __device__ inline float gelu_slope(float x) {
   return 0.5f + 0.5f * erff(x * 0.70710678f) + x * 0.39894228f * expf(-0.5f * x * x);
 }
-/// That of gelu_tanh, where its sigmoid is s.
+/// The slope of gelu_tanh at x, where its sigmoid is s.
 __device__ inline float gelu_tanh_slope(float x, float s) {
   return s + x * s * (1.0f - s) * (1.59576912f + 0.21406444f * x * x);
 }

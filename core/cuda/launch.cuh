@@ -4,13 +4,12 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/cuda/report.h"
 #include "core/cuda/runtime.h"
 
 /// How kernels are launched and what they are made of. Kernels are C++ that two compilers read: nvcc, for a GPU, and
 /// the host's, for tests on a device emulated by it (tests/emulated_cuda). So no <<< >>>, no dynamic shared memory, no
 /// inline assembler outside of __CUDA_ARCH__, and every __shared__ variable has a fixed size.
-/// Before a loop: so many of its turns stand beside each other, so that as many loads are under way.
+/// Before a loop: some of its turns stand beside each other, so that several loads are under way.
 #define LACONIC_PRAGMA(text) _Pragma(#text)
 #ifdef __CUDACC__
 #define LACONIC_UNROLL(turns) LACONIC_PRAGMA(unroll turns)
@@ -162,7 +161,7 @@ class Temporary {
   Block block_;
 };
 
-/// Tells the host of a value that cannot be (core/cuda/report.h).
+/// Tells the host of a value that cannot be (core/cuda/runtime.h).
 __device__ inline void tell(Report* report, Finding finding, std::int64_t position, std::int64_t value,
                             std::int64_t limit) {
   if (atomicCAS(&report->finding, 0, static_cast<std::int32_t>(finding)) != 0) return;

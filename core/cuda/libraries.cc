@@ -53,9 +53,10 @@ struct Handles {
   Block workspace{};
 };
 
-/// Those of the calling thread's stream. A stream belongs to one thread at a time, and so does what is found here.
+/// The handles of the calling thread's stream. A stream belongs to one thread at a time, and so does what is found
+/// here.
 Handles& handles() {
-  thread_local std::vector<Handles*> mine;  // by device: a thread's stream on it never changes
+  thread_local std::vector<Handles*> mine;  // one for each device, on which a thread's stream never changes
   const auto device = static_cast<std::size_t>(selected());
   if (mine.size() <= device) mine.resize(device + 1);
   if (!mine[device]) {

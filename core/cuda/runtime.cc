@@ -8,9 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/cuda/report.h"
-#include "core/cuda/timing.h"
-
 namespace laconic::cuda {
 namespace {
 
@@ -49,9 +46,9 @@ class StreamPool;
 struct DeviceState {
   int index = 0;
   DeviceLimits limits;
-  std::mutex mutex;                  // of what follows
+  std::mutex mutex;                  // guards what follows
   std::vector<StreamPool*> streams;  // all
-  std::vector<StreamPool*> idle;     // of threads that have ended
+  std::vector<StreamPool*> idle;     // the streams of threads that have ended
   MemoryStats stats;
 };
 
@@ -125,14 +122,12 @@ class StreamPool {
       return {f.data, it->first, this};
     }
     fresh = true;
-    if (size <= kSlab / 2) {
-      if (static_cast<std::size_t>(slab_end_ - slab_next_) < size) {
-        slab_next_ = from_driver(kSlab);
-        slab_end_ = slab_next_ + kSlab;
-      }
-      return {std::exchange(slab_next_, slab_next_ + size), size, this};
+    if (size > kSlab / 2) return {from_driver(size), size, this};
+    if (static_cast<std::size_t>(slab_end_ - slab_next_) < size) {
+      slab_next_ = from_driver(kSlab);
+      slab_end_ = slab_next_ + kSlab;
     }
-    return {from_driver(size), size, this};
+    return {std::exchange(slab_next_, slab_next_ + size), size, this};
   }
 
   /// The youngest of the last few blocks that nobody has to be waited for; else the youngest: what another thread gave
@@ -192,11 +187,10 @@ const Devices& devices() {
     }
     for (int i = 0; i < count; ++i) {
       cudaDeviceProp p{};
-      if (cudaGetDeviceProperties(&p, i) != cudaSuccess) cudaGetLastError();  // whoever uses it is told
-      auto* d = new DeviceState;
+      if (cudaGetDeviceProperties(&p, i) != cudaSuccess) cudaGetLastError();  // its users are told
+      auto* const d = made->all.emplace_back(new DeviceState);
       d->index = i;
       d->limits = {p.multiProcessorCount, p.totalGlobalMem, 10 * p.major + p.minor};
-      made->all.push_back(d);
     }
     return made;
   }();
@@ -207,7 +201,7 @@ DeviceState& device(int index) {
   require<Error>(index >= 0 && index < device_count(), "device cuda:", index, ": ",
                  device_count() == 0 ? concat("no CUDA device can be used here (", devices().why_none, ").")
                                      : concat("there are only ", device_count(), ", numbered from 0."),
-                 " Use --device cpu, or another index.");
+                 " Use `device` cpu, or another index.");
   return *devices().all[static_cast<std::size_t>(index)];
 }
 
@@ -234,20 +228,20 @@ StreamPool& my_pool() {
   if (!mine.by_device[at]) {
     DeviceState& d = device(mine.selected);
     std::unique_lock lock(d.mutex);
+    StreamPool* pool = nullptr;
     if (!d.idle.empty()) {
-      StreamPool* const left = d.idle.back();
+      pool = d.idle.back();
       d.idle.pop_back();
       lock.unlock();
-      check(cudaStreamSynchronize(left->stream()), "synchronising");
-      *left->report() = {};  // nobody reads any more what it was for
-      mine.by_device[at] = left;
+      check(cudaStreamSynchronize(pool->stream()), "synchronising");
+      *pool->report() = {};  // nobody reads any more what it was for
     } else {
       lock.unlock();
-      auto* made = new StreamPool(d);
+      pool = new StreamPool(d);
       lock.lock();
-      d.streams.push_back(made);
-      mine.by_device[at] = made;
+      d.streams.push_back(pool);
     }
+    mine.by_device[at] = pool;
   }
   return *mine.by_device[at];
 }
@@ -324,7 +318,7 @@ void give_back(const Block& block) noexcept {
     select(pool.device().index);
     pool.put(block, stream());
   } catch (const Error&) {
-    // The device is broken for good, and whoever waits for it will be told: this memory is not needed again.
+    // The device is broken for good, and the next one who waits for it will be told: this memory is not needed again.
   }
 }
 
@@ -378,7 +372,7 @@ void zero_later(void* to, std::size_t bytes) { check(cudaMemsetAsync(to, 0, byte
 std::shared_ptr<std::byte[]> pinned(std::size_t bytes) {
   struct Pool {
     std::mutex mutex;
-    std::map<std::size_t, std::vector<std::byte*>> free;  // by size, kept for good
+    std::map<std::size_t, std::vector<std::byte*>> free;  // blocks by size, kept for good
   };
   static Pool& pool = *new Pool;
   std::size_t capacity = 4096;

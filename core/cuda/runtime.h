@@ -2,9 +2,10 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 
-#include "core/cuda/device.h"
 #include "core/base/error.h"
+#include "core/cuda/device.h"
 
 /// CUDA devices, streams and memory, for the files that launch kernels or call CUDA's libraries.
 namespace laconic::cuda {
@@ -30,5 +31,20 @@ struct DeviceLimits {
   int compute_capability = 0;  ///< 90 for 9.0
 };
 const DeviceLimits& limits();
+
+// Values that a kernel finds impossible, where the host does not wait to be told: a kernel writes them here, and the
+// next synchronize() of its thread throws.
+enum class Finding : std::int32_t { none, label, index };
+
+/// In pinned memory that the device writes and the host reads after synchronising; one for each stream.
+struct Report {
+  std::int32_t finding = 0;   ///< Finding: the first that was written, if there are several
+  std::int64_t position = 0;  ///< the value's position
+  std::int64_t value = 0;
+  std::int64_t limit = 0;  ///< the bound that it had to be below
+};
+
+/// The report of the calling thread's stream.
+Report* report();
 
 }  // namespace laconic::cuda

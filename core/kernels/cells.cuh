@@ -1,4 +1,4 @@
-// The cells of recurrent layers, written once: core/cpu/cells.cc and core/cuda/cells.cu include this.
+// The cells of recurrent layers, written once: core/cpu/rows.cc and core/cuda/rows.cu include this.
 
 namespace laconic::LACONIC_DEVICE {
 

@@ -17,7 +17,7 @@ LACONIC_DECLARE(void fill(float* y, float value, std::int64_t n));
 LACONIC_DECLARE_REAL(void add(Real* y, const Real* x, std::int64_t n));                    ///< y += x
 LACONIC_DECLARE_REAL(void add(Real* y, const Real* a, const Real* b, std::int64_t n));     ///< y = a + b
 namespace cuda {
-void add(float* y, const BFloat16* x, std::int64_t n);  ///< likewise, in float32
+void add(float* y, const BFloat16* x, std::int64_t n);  ///< a float32 result
 void add(float* y, const BFloat16* a, const BFloat16* b, std::int64_t n);
 }  // namespace cuda
 LACONIC_DECLARE(void axpy(float* y, float a, const float* x, std::int64_t n));             ///< y += a x
@@ -118,7 +118,8 @@ LACONIC_DECLARE(void dropout_apply(float* y, const float* x, const std::uint8_t*
 /// Which elements dropout keeps: those whose random word is at least `threshold`, with probability 1 - p. Words are a
 /// pure function of (seed, layer, step, first_row + n, e), so that they depend on no thread, batch or worker.
 /// Element e is word e / 16 % 4 of Philox block e / 64 * 16 + e % 16: 16 blocks side by side fill 64 elements.
-///   counter {block, row, step, layer}, each modulo 2^32   key: philox({seed, Purpose::dropout, 0}) as in core/base/random.h
+///   counter   {block, row, step, layer}, each modulo 2^32
+///   key       philox({seed, Purpose::dropout, 0}) as in core/base/random.h
 struct DropoutMask {
   std::array<std::uint32_t, 2> key;
   std::uint32_t threshold, step, layer, first_row;
@@ -140,22 +141,10 @@ void dropout_forward(float* y, std::uint8_t* keep, const float* x, float scale, 
                      std::int64_t rows, std::int64_t per_row, const DropoutMask& mask);
 }  // namespace cuda
 
-/// The updates of core/update.h, which has their formulas: one pass each, every array read and written once.
-struct SgdStep {
-  float lr, gradient_scale, weight_decay, momentum, dampening;
-  bool nesterov;
-  bool first;  ///< the buffer holds nothing yet
-};
-struct AdamStep {
-  float gradient_scale, weight_decay, beta1, beta2;
-  float rest1, rest2;  ///< 1 - beta1 and 1 - beta2, to all digits of a float
-  float eps;
-  float step_size;        ///< lr / (1 - beta1^t)
-  float root_correction;  ///< sqrt(1 - beta2^t)
-  float keep;             ///< 1 - lr * weight_decay where the decay is decoupled (then weight_decay is 0), else 1
-};
-LACONIC_DECLARE(void sgd(float* w, const float* g, float* buffer, std::int64_t n,
-                         const SgdStep& s));  ///< buffer: or null
+/// The updates of core/raw.h, which has their formulas. buffer: may be null.
+struct SgdStep;
+struct AdamStep;
+LACONIC_DECLARE(void sgd(float* w, const float* g, float* buffer, std::int64_t n, const SgdStep& s));
 LACONIC_DECLARE(void adam(float* w, const float* g, float* m, float* v, std::int64_t n, const AdamStep& s));
 LACONIC_DECLARE(void clamp(float* x, float limit, std::int64_t n));  ///< to [-limit, limit]; NaN stays
 

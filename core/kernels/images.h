@@ -53,7 +53,7 @@ LACONIC_DECLARE(void lrn_backward(float* dx, const float* dy, const float* x, co
 struct BatchNormParameters {
   const float *gamma, *beta;          ///< [C]
   float *running_mean, *running_var;  ///< [C]; they change in training
-  bool training;                      ///< else the running statistics are taken
+  bool training;                      ///< false: the running statistics are taken
   float momentum, epsilon;
 };
 /// stats [4, C] = mean, 1 / sqrt(variance + epsilon), and scale and offset for batch_norm_apply. The (biased) variance
@@ -67,9 +67,9 @@ LACONIC_DECLARE_REAL(void batch_norm_apply(Real* y, const Real* x, const Channel
 
 struct BatchNormBackward {
   const float *stats, *gamma;      ///< stats of the forward pass [4, C]
-  bool training;                   ///< else mean and variance are constants
+  bool training;                   ///< false: mean and variance are constants
   float *dgamma, *dbeta;           ///< [C]; null: not wanted
-  bool add_to_gamma, add_to_beta;  ///< to what is there
+  bool add_to_gamma, add_to_beta;  ///< true: the sum with what is there
 };
 /// First backward pass: g = (dy + dy2) where y > 0 (y null: everywhere), dgamma and dbeta, and coefficients [3, C] for
 /// the second. dy2 may be null; g may be dy.
@@ -96,8 +96,8 @@ LACONIC_DECLARE_REAL(void max_pool_forward(Real* y, std::uint8_t* index, const R
 LACONIC_DECLARE_REAL(void max_pool_backward(Real* dx, const Real* dy, const std::uint8_t* index, const PoolShape& s));
 
 namespace cpu {
-/// Both for some images on one thread. Those of lanes go 8 channels at a time, on any processor. The others go 16 at a
-/// time, only where has_avx512(), and must agree with them.
+/// Both for some images on one thread. The functions of lanes go 8 channels at a time, on any processor. The others go
+/// 16 at a time, only where has_avx512(), and must agree with them.
 void max_forward_lanes(float* y, std::uint8_t* index, const float* x, const PoolShape& s, std::int64_t images);
 void max_backward_lanes(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s, std::int64_t images);
 void max_forward_avx512(float* y, std::uint8_t* index, const float* x, const PoolShape& s, std::int64_t images);

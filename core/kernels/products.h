@@ -51,9 +51,9 @@ class PackedMatmul {
   Tensor packed_;
 };
 
-// 2-d convolution: our own where core/cpu/winograd.h, direct_conv.h or pointwise.h takes it, else oneDNN's. Its primitives
-// are made once per shape and thread; weights are kept in oneDNN's own blocked order beside the parameter and refreshed
-// when its version changes (plain weights handed to a primitive fall to kernels that are 2 to 1000 times slower).
+// 2-d convolution: our own where core/cpu/convolutions.h takes it, else oneDNN's. Its primitives are made once per
+// shape and thread. Weights are kept in oneDNN's own blocked order beside the parameter and refreshed when its version
+// changes (plain weights handed to a primitive fall to kernels that are 2 to 1000 times slower).
 
 /// The layout that a convolution of x gives, and the one that it wants x in.
 struct ConvLayouts {
@@ -66,7 +66,7 @@ void conv2d_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Ten
                     const ops::Conv2dOptions& options);
 /// dx = the gradient of the input.  dy in the output's layout, dx in the input's.
 void conv2d_backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w, const ops::Conv2dOptions& options);
-/// dw (+)= the gradient of the weights, in plain order; db (+)= that of the bias, if defined.
+/// dw (+)= the gradient of the weights, in plain order; db (+)= the bias's gradient, if defined.
 void conv2d_backward_weights(const Tensor& dw, bool add_dw, const Tensor& db, bool add_db, const Tensor& x,
                              const Tensor& dy, const ops::Conv2dOptions& options);
 
@@ -131,8 +131,8 @@ void conv2d_backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w, c
 void conv2d_backward_weights(const Tensor& dw, bool add, const Tensor& x, const Tensor& dy,
                              const ops::Conv2dOptions& options, std::int64_t most_elements = kConvMostElements);
 
-/// Convolution weights between plain order, [O][I][K] with K = kernel height x width, and that of convolutions of
-/// channels-last images, [O][K][I], float or BFloat16. Each fewer than 2^31 elements.
+/// Convolution weights between plain order, [O][I][K] with K = kernel height x width, and the order for channels-last
+/// images, [O][K][I], float or BFloat16. Each fewer than 2^31 elements.
 template <class To>
 void pack_weights(To* packed, const float* plain, std::int64_t O, std::int64_t I, std::int64_t K);
 /// plain = packed, or += with add

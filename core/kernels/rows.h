@@ -7,7 +7,7 @@
 namespace laconic {
 
 // Logits [rows, classes] against labels [rows]; losses in natural logarithms. log-sum-exp with the row's largest taken
-// out, so that no logit overflows. On a CUDA device a label that is no class is told to the host (core/cuda/report.h);
+// out, so that no logit overflows. On a CUDA device a label that is no class is told to the host (core/cuda/runtime.h);
 // its row's loss is NaN.
 //   loss of a row = -(1 - smoothing) log p[label] - smoothing mean_k log p[k],   p = softmax(x)
 //   dx = scale (p - target),   target = (1 - smoothing) at the label + smoothing / classes everywhere
@@ -65,7 +65,7 @@ LACONIC_DECLARE(void normalize_rows(float* y, float* stats, const float* x, cons
 struct NormalizeGradients {
   float* dx;                       ///< it may be dy
   float *dgamma, *dbeta;           ///< [dim]; null: not wanted
-  bool add_to_gamma, add_to_beta;  ///< to what is there
+  bool add_to_gamma, add_to_beta;  ///< true: the sum with what is there
 };
 /// centred: the mean was taken out. Sums over rows go by fixed chunks of them, floats within a chunk and doubles
 /// across.
@@ -74,7 +74,7 @@ LACONIC_DECLARE(void normalize_rows_backward(const NormalizeGradients& to, const
                                              std::int64_t dim, bool centred));
 
 /// y[i] = w[index[i]] for n indices into `vocabulary` rows of `dim` floats. On the CPU all are inside; on a CUDA device
-/// one that is not is told to the host (core/cuda/report.h) and gives zeros.
+/// one that is not is told to the host (core/cuda/runtime.h) and gives zeros.
 LACONIC_DECLARE(void embedding_forward(float* y, const float* w, const std::int64_t* index, std::int64_t n,
                                        std::int64_t vocabulary, std::int64_t dim));
 /// dw[index[i] - first] += dy[i] for the indices in [first, first + rows), in the order of i whatever the number of
@@ -90,12 +90,12 @@ LACONIC_DECLARE(void embedding_backward(float* dw, const float* dy, const std::i
 LACONIC_DECLARE(void lstm_cell_forward(float* gates, float* c, float* h, const float* bias, const float* c_before,
                                        std::int64_t batch, std::int64_t hidden));
 /// gates: activated in, the gradient of their sums out. dy + dh is the gradient of h, from outside and from the later
-/// step; dc arrives as that of c from the later step and leaves as that for the earlier one.
+/// step; dc arrives as c's gradient from the later step and leaves as the gradient for the earlier one.
 LACONIC_DECLARE(void lstm_cell_backward(float* gates, float* dc, const float* dy, const float* dh, const float* c,
                                         const float* c_before, std::int64_t batch, std::int64_t hidden));
 
-// What is between those of a GRU. Gates lie as PyTorch's [B][r z n][H].   source: Cho et al. 2014, with the reset gate
-// after the recurrent product and its bias, as in PyTorch and cuDNN
+// What is between the products of a GRU. Gates lie as PyTorch's [B][r z n][H].   source: Cho et al. 2014, with the
+// reset gate after the recurrent product and its bias, as in PyTorch and cuDNN
 
 /// gates: input part in, activated out (r, z by the sigmoid, n by tanh). recurrent: h_before W_hh'. Both without their
 /// biases [3 H].
@@ -103,9 +103,9 @@ LACONIC_DECLARE(void lstm_cell_backward(float* gates, float* dc, const float* dy
 LACONIC_DECLARE(void gru_cell_forward(float* gates, float* q, float* h, const float* recurrent, const float* bias,
                                       const float* recurrent_bias, const float* h_before, std::int64_t batch,
                                       std::int64_t hidden));
-/// gates: activated in, the gradient of the input part out; drecurrent: that of the recurrent one, which differs in n
-/// only. dh arrives as the gradient of h. It leaves as the part of h_before's gradient that does not go through
-/// W_hh.
+/// gates: activated in, the gradient of the input part out; drecurrent: the gradient of the recurrent part, which
+/// differs in n only. dh arrives as the gradient of h. It leaves as the part of h_before's gradient that does not go
+/// through W_hh.
 LACONIC_DECLARE(void gru_cell_backward(float* gates, float* drecurrent, float* dh, const float* q,
                                        const float* h_before, std::int64_t batch, std::int64_t hidden));
 

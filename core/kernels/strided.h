@@ -11,7 +11,7 @@ namespace laconic {
 /// its own: how arrays of several shapes meet (NumPy's broadcasting), and how elements change their order.
 struct StridedWalk {
   static constexpr int kArrays = 3;
-  using Strides = std::array<std::int64_t, Shape::kMaxRank>;  ///< in elements; 0: the array stands still
+  using Strides = std::array<std::int64_t, Shape::kMaxRank>;  ///< strides in elements; 0: the array stands still
 
   int rank = 0;
   std::int64_t elements = 1;
@@ -31,7 +31,7 @@ struct StridedWalk {
     }
     if (rank == 0) extent[static_cast<std::size_t>(rank++)] = 1;
   }
-  /// Along so many elements, which lie alike in all arrays.
+  /// Along n elements, which lie alike in all arrays.
   explicit StridedWalk(std::int64_t n) : rank(1), elements(n) {
     extent[0] = n;
     for (Strides& s : stride) s[0] = 1;

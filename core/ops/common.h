@@ -59,7 +59,7 @@ Tensor relu_mask(const Tensor& gradient, const Tensor& y);
 void weight_gradient(Grads& grads, int i, const Tensor& x, const Tensor& dy, std::int64_t rows, std::int64_t in,
                      std::int64_t width);
 
-/// Writes the gradient of a matrix [rows, …] that is input i likewise:
+/// Writes the gradient of a matrix [rows, …] that is input i in the same way:
 /// write(target, first, count) fills those rows of it.
 template <class F>
 void each_chunk(Grads& grads, int i, const Shape& shape, Device device, F write) {

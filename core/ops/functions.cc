@@ -45,7 +45,7 @@ Tensor function_of(const char* what, const Tensor& x, bool keeps_y, Forward forw
 /// Two tensors as kernels read them, and how they meet.
 struct Met {
   Tensor a, b;
-  Device device;  ///< of the result
+  Device device;  ///< the result's device
   Shape shape;
   StridedWalk walk;
 };

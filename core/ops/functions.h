@@ -1,10 +1,10 @@
 #pragma once
 #include "core/autograd.h"
 
-/// Arithmetic: functions of the elements of one tensor, and of two that meet by NumPy's broadcasting. Names and meanings
-/// are PyTorch's; none writes into its inputs. Functions of one tensor give its type, functions of two bf16 where both
-/// are that and have one shape, else float32. All throw ShapeError naming both shapes if they do not broadcast, or if
-/// one lies on a CUDA device and the other does not.
+/// Arithmetic: functions of the elements of one tensor, and of two that meet by NumPy's broadcasting. Names and
+/// meanings are PyTorch's; none writes into its inputs. Functions of one tensor give its type. Functions of two give
+/// bf16 where both are that and have one shape, else float32. All throw ShapeError naming both shapes if they do not
+/// broadcast, or if one lies on a CUDA device and the other does not.
 namespace laconic::inline ops {
 
 // Functions of one tensor keep its layout.
@@ -30,7 +30,7 @@ Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
 Tensor divide(const Tensor& a, const Tensor& b);
 Tensor pow(const Tensor& a, const Tensor& b);
-Tensor maximum(const Tensor& a, const Tensor& b);  ///< of equal elements a's gets the gradient
+Tensor maximum(const Tensor& a, const Tensor& b);  ///< a gets the gradient where both are equal
 Tensor minimum(const Tensor& a, const Tensor& b);
 
 // u8, 1 where it holds; no gradient.

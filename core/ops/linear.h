@@ -17,4 +17,10 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, bool relu = fal
 /// chunks depends on the plan alone and never on what has arrived: other products may have other last bits.
 Tensor linear(const Tensor& x, Parameter& w, const Tensor& b, bool relu = false);
 
+/// Products of matrices: a [..., m, k], b [..., k, n] -> [..., m, n]. What stands in front broadcasts. A vector in
+/// place of a is one row, in place of b one column, and the result has no such dimension.
+///   da = dy b',  db = a' dy
+/// Throws ShapeError if the shapes do not fit.
+Tensor matmul(const Tensor& a, const Tensor& b);
+
 }  // namespace laconic::inline ops

@@ -74,7 +74,7 @@ class RecurrentProduct {
 
  private:
   Device device_;
-  Tensor m_;  ///< as products read it
+  Tensor m_;  ///< the matrix in the type of products
   bool transposed_, add_;
   std::int64_t rows_, in_, out_;
   std::optional<cpu::PackedMatmul> packed_;
@@ -93,7 +93,7 @@ Tensor own_memory(Tensor t) {
 /// Step t of [steps, B, width].
 float* step(const Tensor& all, std::int64_t t) { return all.data<float>() + t * all.dim(1) * all.dim(2); }
 
-/// Room for a state after each of so many steps, [steps + 1, B, H]: the first is the initial one.
+/// Room for the state after each step, [steps + 1, B, H]: the first is the initial one.
 Tensor states_from(const Tensor& initial, std::int64_t steps, Device device) {
   const Tensor all = Tensor::empty({steps + 1, initial.dim(0), initial.dim(1)}, DType::f32, device);
   all.rows(0, 1).view(initial.shape()).copy_from(raw::cast(initial, DType::f32));
@@ -133,7 +133,8 @@ void bias_gradients(Grads& grads, std::initializer_list<int> biases, const Tenso
   }
 }
 
-/// Those of W_hh and of the input part, after the biases'. drecurrent, dinput : of what was added to the gates
+/// The gradients of W_hh and of the input part, after the gradients of the biases. drecurrent, dinput : gradients of
+/// what was added to the gates
 void put_gradients(Grads& grads, const Tensor& h, const Tensor& drecurrent, const Tensor& dinput) {
   const DType type = product_dtype(h.device());
   weight_gradient(grads, kWeightHh, raw::cast(h, type), raw::cast(drecurrent, type), dinput.dim(0) * dinput.dim(1),
@@ -224,7 +225,7 @@ Tensor rnn(const Tensor& input, const RecurrentWeights& w, Tensor& state, Nonlin
   }
   state = last_of(h);
   return recorded("rnn", h, input, w, [=](const Tensor& dy, Grads& grads) {
-    // The gradients of h of every step from outside become those of the sums.
+    // The gradients of every step's h from outside become the sums' gradients.
     const Tensor dsums = Tensor::empty(dy.shape(), DType::f32, device);
     dsums.copy_from(dy);
     const RecurrentProduct back(device, weight, false, true, B);

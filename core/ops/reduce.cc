@@ -24,7 +24,7 @@ Tensor scaled_sum(const char* what, const Tensor& x0, float factor) {
   });
 }
 
-/// x as [outer, n, inner], n those of the dimensions [first, last].
+/// x as [outer, n, inner]: n are the dimensions [first, last].
 struct Middle {
   std::int64_t outer = 1, n = 1, inner = 1;
   Middle(const Shape& shape, int first, int last) {

@@ -19,7 +19,7 @@ Tensor var(const Tensor& x, const std::vector<int>& dims, bool unbiased = true, 
 /// The largest, or smallest, along one dimension: of equals the first, which gets the gradient; NaN wins.
 Tensor max(const Tensor& x, int dim, bool keep = false);
 Tensor min(const Tensor& x, int dim, bool keep = false);
-Tensor max(const Tensor& x);  ///< of all elements -> [1]
+Tensor max(const Tensor& x);  ///< the extreme of all elements, [1]
 Tensor min(const Tensor& x);
 Tensor argmax(const Tensor& x, int dim, bool keep = false);  ///< i64, no gradient
 Tensor argmin(const Tensor& x, int dim, bool keep = false);

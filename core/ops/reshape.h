@@ -33,7 +33,7 @@ Tensor stack(const std::vector<Tensor>& parts, int dim = 0);  ///< along a new d
 /// In parts of `size` along a dimension, the last one perhaps smaller.
 std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim = 0);
 
-Tensor flip(const Tensor& x, int dim);  ///< in reverse order along a dimension
+Tensor flip(const Tensor& x, int dim);  ///< the reverse order along a dimension
 /// Places along a dimension in any order, any number of times: y[i, j, k] = x[i, index[j], k] for dim 1.
 ///   index : i64 [n]   Throws DataError if one is outside
 Tensor index_select(const Tensor& x, int dim, const Tensor& index);
@@ -49,5 +49,14 @@ Tensor one_hot(const Tensor& index, std::int64_t classes);
 int dimension(const char* what, const Tensor& x, int dim);
 /// A shape without some of its dimensions, which are sorted.
 Shape without(const Shape& shape, const std::vector<int>& dims);
+
+/// y[..., :] = w[index[...], :]: one row of w per index.
+///   index : i64, [T, B] or [n]   w : [vocabulary, dim]   ->   y : [T, B, dim] or [n, dim]
+///   dw[r] = sum of dy[i] over index[i] = r, zero elsewhere: dense, added in the order of i for any number of threads;
+///   handed over by Grads::chunk_rows. Where another use has written it before (a tied weight), only rows that occur in
+///   index are visited
+/// Throws ShapeError if the shapes or types do not fit, DataError naming the first index outside of the vocabulary (on
+/// a CUDA device any of them, by the next synchronize()).
+Tensor embedding(const Tensor& index, const Tensor& w);
 
 }  // namespace laconic::inline ops

@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <deque>
 #include <limits>
 
 #include "core/stream.h"
 #include "dist/collective/pieces.h"
 
 namespace laconic::dist {
-namespace {
 
 static_assert(std::endian::native == std::endian::little, "lengths travel as they lie in memory");
-
-}  // namespace
 
 std::vector<Slice<const std::byte>> parts_of(Slice<const std::byte> message, int count, std::size_t most_bytes,
                                              int from) {
@@ -109,7 +107,7 @@ class Records {
   Communicator& comm_;
   const std::size_t most_bytes_;
   Gathered& all_;
-  std::vector<std::size_t> ends_;  // of the parts that came, in order
+  std::vector<std::size_t> ends_;  // ends of the parts that came, in order
 };
 
 Task<> allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes, Gathered& all) {
@@ -118,7 +116,7 @@ Task<> allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t m
   Records records(comm, most_bytes, all);
   records.start(mine);
   for (int have = 1; have < N; have *= 2) {
-    std::vector<int> owners;  // the j-th part of rank v is that of v ^ j, or v + j
+    std::vector<int> owners;  // rank v's j-th part is owned by v ^ j, or v + j
     for (int j = have; j < std::min(2 * have, N); ++j) owners.push_back(pairs ? r ^ j : (r + j) % N);
     const int to = pairs ? r ^ have : (r - have + N) % N, from = owners[0], out = static_cast<int>(owners.size());
     co_await records.exchange_parts(to, 0, out, from, owners);
@@ -132,6 +130,43 @@ Task<> ring_allgatherv(Communicator& comm, Slice<const std::byte> mine, std::siz
   for (int s = 0; s < N - 1; ++s) {
     const std::vector<int> owner{(r - s - 1 + N) % N};
     co_await records.exchange_parts(right, s, 1, left, owner);
+  }
+}
+
+Task<> alltoallv(Communicator& comm, const std::vector<compress::Bytes>& parts, std::size_t most_bytes, Gathered& all) {
+  const int N = comm.size(), r = comm.rank();
+  const auto at = [&](int rank) { return static_cast<std::size_t>((rank + N) % N); };
+  require<UsageError>(parts.size() == static_cast<std::size_t>(N), "alltoallv: ", parts.size(), " parts for ", N,
+                      " ranks. Give every rank one.");
+  for (int d = 0; d < N; ++d)
+    require<UsageError>(parts[at(d)].size() <= most_bytes, "alltoallv: rank ", r, " gives ", parts[at(d)].size(),
+                        " bytes to rank ", d, " where ", most_bytes, " are the most. Raise most_bytes on all ranks.");
+  require<Error>(all.device().kind != Device::Kind::cuda, "alltoallv: parts come to host memory, not to ", all.device(),
+                 ".");
+  const Slice<std::byte> room = all.reset(N, most_bytes);
+  const Slice<const std::byte> own = parts[at(r)].slice();
+  if (!own.empty()) std::memcpy(room.data() + at(r) * most_bytes, own.data(), own.size());
+  all.note(r, at(r) * most_bytes, own.size());
+
+  std::vector<std::uint64_t> lengths;
+  for (const compress::Bytes& part : parts) lengths.push_back(part.size());
+  try {
+    std::deque<Incoming> incoming;  // what r - 1, r - 2, ... send
+    std::vector<Transfer> sending;
+    for (int s = 1; s < N; ++s)
+      incoming.emplace_back(comm, static_cast<int>(at(r - s)), room.sub(at(r - s) * most_bytes, most_bytes));
+    for (int s = 1; s < N; ++s)
+      for (const auto& message : messages_with_length(parts[at(r + s)].slice(), most_bytes, lengths[at(r + s)]))
+        sending.push_back(comm.send(static_cast<int>(at(r + s)), message));
+    for (Incoming& each : incoming) co_await each.begins();
+    for (int s = 1; s < N; ++s) {
+      const std::size_t came = co_await incoming[static_cast<std::size_t>(s - 1)].arrives();
+      all.note(static_cast<int>(at(r - s)), at(r - s) * most_bytes, came);
+    }
+    for (const Transfer& transfer : sending) co_await transfer;
+  } catch (...) {
+    comm.cancel();  // no transfer may outlive the caller's memory
+    throw;
   }
 }
 

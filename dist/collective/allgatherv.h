@@ -22,7 +22,7 @@ class Gathered {
 
   std::size_t capacity() const { return capacity_; }  ///< bytes that are kept for it
 
-  /// For the collectives: no parts, room for N of so many bytes; and where in it a part lies.
+  /// For the collectives: makes room for N parts of at most `most_bytes`, and notes where in it a part lies.
   Slice<std::byte> reset(int N, std::size_t most_bytes);
   void note(int r, std::size_t offset, std::size_t size) { parts_[static_cast<std::size_t>(r)] = {offset, size}; }
 
@@ -61,6 +61,18 @@ class Gathered {
 Task<> allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes,
                   Gathered& all);  ///< doubling for powers of two, else Bruck
 Task<> ring_allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes, Gathered& all);
+
+/// Personalised exchange of parts whose lengths differ: rank r gives parts[d] to rank d; afterwards all[s] is what rank
+/// s gave to this one. No part may be longer than `most_bytes`, which is the same everywhere and sizes the buffers
+/// (N most_bytes bytes in `all`). Parts may be empty: every pair of ranks exchanges a message, so that none waits in
+/// vain. `parts` must outlive the operation.
+///
+///   In step s rank r sends to r + s and receives from r - s (mod N); all receives are posted ahead, and every rank's
+///   sends go to different ranks at a time.
+///   cost     (N-1) alpha + (N-1) n beta                       n bytes: mean of a part
+///   source   Thakur, Rabenseifner & Gropp 2005 (MPI_Alltoallv, pairwise)
+///   throws   UsageError if a part is longer than most_bytes; CommError if a rank is lost, or sends more than that
+Task<> alltoallv(Communicator& comm, const std::vector<compress::Bytes>& parts, std::size_t most_bytes, Gathered& all);
 
 /// Before every part: its length.
 inline constexpr std::size_t kPartHeader = sizeof(std::uint32_t);

@@ -11,7 +11,6 @@
 #include "dist/collective/hierarchical_allreduce.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/collective/tree_allreduce.h"
-#include "dist/transport/transport.h"
 #include "dist/engine/virtual_time.h"
 
 namespace laconic::dist {
@@ -21,12 +20,6 @@ using Numbers = AllreduceNumbers;
 using Codec = compress::Codec;
 
 bool is_power_of_two(int N) { return std::has_single_bit(static_cast<unsigned>(N)); }
-
-TransportCommunicator& over_transport(Communicator& comm) {
-  auto* const over = dynamic_cast<TransportCommunicator*>(&comm);
-  require<UsageError>(over != nullptr, "allreduce mpi: this communicator has no collectives of its own. Use ring.");
-  return *over;
-}
 
 AllreduceKind by_leaders(const char* name, const char* summary, int least_group, LeadersBy by) {
   return {.name = name,
@@ -73,10 +66,6 @@ std::vector<AllreduceKind>& allreduces() {
                  const Hops& hops) { return tree_allreduce(comm, x, n.group, hops); },
        .cost = [](int N, double bytes, Numbers n,
                   const Codec* codec) { return tree_allreduce_cost(N, bytes, n.group, codec); }},
-      {.name = "mpi",
-       .summary = "MPI's own",
-       .carrier = Carrier::mpi,
-       .run = [](Communicator& comm, Slice<float> x, Numbers, const Hops&) { return native_allreduce(comm, x); }},
       // With a codec it carries the messages of a ring.
       {.name = "nccl",
        .summary = "NCCL's own, a GPU each",
@@ -116,7 +105,7 @@ std::size_t allreduce_room(const std::string& allreduce, int N, std::size_t elem
   constexpr int kMostRanks = 32;  // where they are not alike, more of them do not take more each
   const auto [kind, group] = allreduce_named(allreduce);
   if (N == 1 || !kind.run || elements == 0) return 0;
-  if (!kind.cost) return elements * sizeof(float);  // MPI's own, or one that may not run on ghosts
+  if (!kind.cost) return elements * sizeof(float);  // it may not run on ghosts
   const bool alike = kind.alike != nullptr && kind.alike(N);
   const Tensor x = Tensor::empty({static_cast<std::int64_t>(elements)}, DType::f32, kGhost);
   const Tensor lost = keeps_losses ? Tensor::empty(x.shape(), DType::f32, kGhost) : Tensor();
@@ -129,17 +118,6 @@ std::size_t allreduce_room(const std::string& allreduce, int N, std::size_t elem
         most = std::max(most, engine.counters().peak_buffer_bytes);
       });
   return static_cast<std::size_t>(most);
-}
-
-Task<> native_allreduce(Communicator& comm, Slice<float> x) {
-  if (comm.size() == 1) co_return;
-  TransportCommunicator& over = over_transport(comm);
-  co_await over.sum(x);
-}
-
-Task<> prepare_native(Communicator& comm, int first, int count, std::string algorithm) {
-  if (comm.size() == 1) co_return;
-  over_transport(comm).prepare_sums(first, count, algorithm);
 }
 
 }  // namespace laconic::dist

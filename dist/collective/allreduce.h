@@ -11,13 +11,13 @@
 
 namespace laconic::dist {
 
-/// The carrier moves an allreduce's bytes: messages of ours, MPI's own call, or NCCL.
-enum class Carrier : std::uint8_t { messages, mpi, nccl };
+/// The carrier moves an allreduce's bytes: messages of ours, or NCCL.
+enum class Carrier : std::uint8_t { messages, nccl };
 
 /// The numbers that an allreduce goes by.
 struct AllreduceNumbers {
   int group = 0;   ///< G, of a kind that works in groups
-  int pieces = 1;  ///< in which it may be overtaken, of a kind that can be cut; 0: as many as pieces_of() says
+  int pieces = 1;  ///< pieces of a kind that can be cut, between which others overtake; 0: pieces_of()
 };
 
 /// A way to sum over ranks, as `allreduce` and plans name it: NAME, or NAME:G.
@@ -34,7 +34,7 @@ struct AllreduceKind {
   /// Sums in place: afterwards x holds the sum over all ranks, on every rank. It is null for NCCL, which has no
   /// coroutine.
   std::function<Task<>(Communicator& comm, Slice<float> x, AllreduceNumbers numbers, const Hops& hops)> run{};
-  /// Returns the cost of summing so many bytes over N ranks. It is null, or returns nothing, where there is no formula.
+  /// Returns the cost of summing `bytes` over N ranks. It is null, or returns nothing, where there is no formula.
   std::function<std::optional<Cost>(int N, double bytes, AllreduceNumbers numbers, const compress::Codec* codec)>
       cost{};
 
@@ -55,34 +55,15 @@ std::optional<Allreduce> find_allreduce(const std::string& text);
 /// Finds it where the text is known to be right.   throws Error if there is none
 Allreduce allreduce_named(const std::string& text);
 
-/// Returns the cost of summing so many bytes over N ranks, or nothing where there is no formula.
+/// Returns the cost of summing `bytes` over N ranks, or nothing where there is no formula.
 std::optional<Cost> allreduce_cost(const std::string& allreduce, int N, double bytes, int pieces = 1,
                                    const compress::Codec* codec = nullptr);
 
-/// Bytes of memory that one rank's allreduce of so many floats takes at once for messages that come, or pass through a
+/// Bytes of memory that one rank's allreduce of `elements` takes at once for messages that come, or pass through a
 /// codec: on the rank that takes most, measured on ghosts. Where there is no formula of the cost it is an estimate, the
 /// bytes of the summed floats; for NCCL it is 0.
 ///   keeps_losses : what encoding loses stays on the rank (Hops::lost)
 std::size_t allreduce_room(const std::string& allreduce, int N, std::size_t elements, int pieces,
                            const compress::Codec* codec = nullptr, bool keeps_losses = false);
-
-/// The transport's own allreduce, for comparison: afterwards x holds the sum over ranks, on every rank.
-///
-/// The library does not tell which rank sends what: so there is no cost function, and the bytes are not in the
-/// accounting. Operations match by slot, as all others do, if every slot was prepared; slot 0 needs no preparation.
-/// Not for subgroups.
-/// throws  UsageError if the transport has none (threads of one process) or the slot was not prepared; CommError
-Task<> native_allreduce(Communicator& comm, Slice<float> x);
-
-/// Makes slots [first, first + count) ready for native_allreduce, with one of the vendor's algorithms. All ranks
-/// together, once, before the first use: `engine.run("prepare", [&](Communicator& c) { return prepare_native(c, first,
-/// count); })`. Over Open MPI `algorithm` is
-///     ""           MPI_Iallreduce, as Open MPI chooses
-///     "blocking"   MPI_Allreduce, as Open MPI chooses: nothing else moves meanwhile
-///     "blocking:A" MPI_Allreduce by algorithm A of its component `tuned`: basic_linear, nonoverlapping,
-///                  recursive_doubling, ring, segmented_ring or rabenseifner. Open MPI must have been told
-///                  before it started, by OMPI_MCA_coll_tuned_use_dynamic_rules=1, that it will be chosen
-/// throws  UsageError if the transport has none, or not this one
-Task<> prepare_native(Communicator& comm, int first, int count, std::string algorithm = "");
 
 }  // namespace laconic::dist

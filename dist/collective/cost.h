@@ -1,4 +1,5 @@
 #pragma once
+#include <bit>
 
 namespace laconic::dist {
 
@@ -17,5 +18,20 @@ struct Cost {
 inline Cost cost_of_equals(int N, double messages, double all_bytes, double bytes_added) {
   return {messages, all_bytes / N, bytes_added, N * messages, all_bytes};
 }
+
+/// The cost of allgatherv().   bytes : mean of a part, with what stands before it
+inline Cost allgatherv_cost(int N, double bytes) {
+  return cost_of_equals(N, std::bit_width(static_cast<unsigned>(N - 1)), static_cast<double>(N) * (N - 1) * bytes, 0);
+}
+
+/// The model of a network in which costs are seconds.
+struct LinkModel {
+  double alpha = 0;  ///< s per message
+  double beta = 0;   ///< s per byte sent
+  double gamma = 0;  ///< s per byte added
+  double seconds(const Cost& cost) const {
+    return cost.messages * alpha + cost.bytes * beta + cost.bytes_added * gamma;
+  }
+};
 
 }  // namespace laconic::dist

@@ -73,7 +73,7 @@ Task<> Hop::swap_payloads(int to, int from, F read) {
   const Transfer sending = comm_.send(to, out_.slice());
   const std::size_t came = co_await receiving;
   in_.resize(came);
-  read();  // if this throws, ~Hop cancels the other
+  read();  // ~Hop cancels the other if this throws
   co_await sending;
 }
 
@@ -132,7 +132,7 @@ Task<> Hop::recv_add(int from, Slice<float> x, Slice<float> inbox) {
 }
 
 void Hop::read(Slice<const std::byte> payload, int from, Slice<float> x) {
-  in_.resize(payload.size());  // where it is aligned
+  in_.resize(payload.size());  // in aligned memory
   copy_bytes(in_.data(), in_.device(), payload.data(), payload.device(), payload.size());
   decode(from, x, false);
 }

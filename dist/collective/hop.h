@@ -20,7 +20,7 @@ struct Hops {
   const float* of = nullptr;
 };
 
-/// What x, so many bytes of plain floats, is expected to be on the wire when it travels as so many nearly equal blocks.
+/// Expected bytes on the wire of `bytes` of plain floats that travel as `blocks` nearly equal blocks.
 double wire_bytes(const compress::Codec* codec, double bytes, int blocks);
 
 /// One rank's way of passing blocks on, the same calls whether there is a codec or not. Send first what was loaded:
@@ -43,13 +43,13 @@ class Hop {
   /// x, and what was lost of it before, is what goes out next. With feedback x is undefined afterwards.
   ///   rank : goes into the key
   void load(Slice<float> x, int hop, int rank) { encode(x, hop, rank, false, false); }
-  /// Loads x likewise, and x becomes what its receivers decode.
-  ///   alike : the key's rank is that of others who must come to the same bytes. What was lost is left out then,
+  /// Loads x, and x becomes what its receivers decode.
+  ///   alike : the key names a rank whose bytes others must come to. What was lost is left out then,
   ///           because each has lost something else
   void load_settled(Slice<float> x, int hop, int rank, bool alike = false) { encode(x, hop, rank, alike, true); }
   /// What was loaded goes to one rank while `x` comes from another.
   Task<> swap(int to, int from, Slice<float> x);
-  /// Swaps likewise, but what comes is added to x. With a codec only.
+  /// Swaps, but adds what comes to x. With a codec only.
   Task<> swap_add(int to, int from, Slice<float> x);
   /// swap_add, and load of the sum: in one pass where the codec can. x is undefined until it is written again. With a
   /// codec only.
@@ -63,7 +63,7 @@ class Hop {
 
   /// What was loaded, as it travels, until the next load or forward. With a codec only.
   Slice<const std::byte> payload() const { return out_.slice(); }
-  void keep(compress::Bytes& copy) const;  ///< likewise, in memory of its own
+  void keep(compress::Bytes& copy) const;  ///< what payload() is, in memory of its own
   /// x becomes what a payload says that came from a rank in a message of another form. With a codec only.
   void read(Slice<const std::byte> payload, int from, Slice<float> x);
 
@@ -80,8 +80,8 @@ class Hop {
   Endpoint& comm_;
   std::optional<GhostCodec> ghosts_;
   Hops hops_;
-  Slice<float> plain_;        // what goes out, without a codec
-  compress::Bytes out_, in_, next_;  // with one
+  Slice<float> plain_;        // what goes out next, without a codec
+  compress::Bytes out_, in_, next_;  // payloads, with a codec
   std::size_t room_ = 0;
 };
 

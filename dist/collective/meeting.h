@@ -47,7 +47,7 @@ Task<> gather_blobs(Communicator& comm, const std::string& mine, std::vector<std
 /// For losses, counts and norms; not for gradients: everyone sends x to everyone.
 ///   cost     2(N-1) alpha + (N-1) (n + 8) beta                             n bytes
 Task<> sum_over_ranks(Communicator& comm, Slice<double> x);
-/// Likewise, and all[i] is what rank i gave.
+/// Does the same, and all[i] is what rank i gave.
 Task<> sum_over_ranks(Communicator& comm, Slice<double> x, std::vector<std::vector<double>>& all);
 
 }  // namespace laconic::dist

@@ -8,13 +8,13 @@
 
 namespace laconic::dist {
 
-/// How many pieces so many bytes on each of N ranks are cut into, so that a more urgent operation overtakes between two
-/// of them, and adding one goes on while another travels: pieces of 256 KiB, but messages of at least 64 KiB. Larger
-/// ones let the link rest where ranks begin at different times, as they do in training (a ring of 1 MiB, 4 ranks, 100
-/// Mb/s: 190 ms in one piece, 137 in four); at 1 Gb/s all sizes reach 99 % of one TCP flow.
+/// The number of pieces that `bytes` on each of N ranks are cut into, so that a more urgent operation overtakes between
+/// two of them, and adding one goes on while another travels: pieces of 256 KiB, but messages of at least 64 KiB.
+/// Larger ones let the link rest where ranks begin at different times, as they do in training (a ring of 1 MiB, 4
+/// ranks, 100 Mb/s: 190 ms in one piece, 137 in four); at 1 Gb/s all sizes reach 99 % of one TCP flow.
 int pieces_of(std::size_t bytes, int N);
 
-/// How many messages so many bytes travel as: one at least.
+/// The number of messages that `bytes` travel as: one at least.
 std::size_t messages_of(std::size_t bytes);
 
 /// Bytes of which their receiver knows no more than that they are `most` at most: one message, or if `most` is more
@@ -29,7 +29,7 @@ class Incoming {
  public:
   Incoming(Communicator& comm, int from, Slice<std::byte> room);
   ~Incoming() {
-    if (!done_) comm_.cancel();  // what is on its way would come to memory that is gone
+    if (!done_) comm_.cancel();  // messages on their way would come to memory that is gone
   }
   Incoming(const Incoming&) = delete;
   Incoming& operator=(const Incoming&) = delete;
@@ -38,7 +38,9 @@ class Incoming {
   Task<> begins();
   /// Waits for all.   returns  how many bytes came   throws  CommError, also if they are not as many as announced
   Task<std::size_t> arrives();
-  std::size_t length_bytes() const { return has_length() ? sizeof length_ : 0; }  ///< that came besides
+  std::size_t length_bytes() const {
+    return has_length() ? sizeof length_ : 0;
+  }  ///< bytes of the length that came before
 
  private:
   bool has_length() const { return room_.size() > kMessageBytes; }

@@ -21,7 +21,7 @@ Task<> tree_of_piece(Communicator& comm, Slice<float> x, int G, Hops hops, compr
   Scratch<float> inbox(comm, hops.codec == nullptr && adds ? x.size() : 0, x.device());
   const Slice<float> room = inbox.slice();
 
-  std::int64_t stride = 1;  // from member to member of the groups of a level
+  std::int64_t stride = 1;  // distance from member to member in the groups of a level
   int level = 0;
   for (; stride < N && r / stride % G == 0; stride *= G, ++level)
     for (std::int64_t m = 1; m < G && r + m * stride < N; ++m) {
@@ -67,7 +67,7 @@ Task<> tree_allreduce(Communicator& comm, Slice<float> x, int G, Hops hops, std:
 Cost tree_allreduce_cost(int N, double bytes, int G, const compress::Codec* codec) {
   const int P = tree_pieces(static_cast<std::size_t>(bytes));
   const double wire = wire_bytes(codec, bytes, P), n = N;
-  double children = 0;  // of rank 0
+  double children = 0;  // children of rank 0
   for (std::int64_t stride = 1; stride < N; stride *= G)
     children += static_cast<double>(std::min<std::int64_t>(G, (N + stride - 1) / stride) - 1);
   return {.messages = 2 * children * P,

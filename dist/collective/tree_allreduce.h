@@ -27,12 +27,12 @@ namespace laconic::dist {
 ///   source   INCEPTIONN Fig. 1 (a), Fig. 2
 ///   throws   CommError if a rank next to it in the tree is lost, sends another length, or what is no payload of the
 ///            codec; UsageError if G < 2
-/// `payloads`, unless null: becomes those of the P pieces of x, as all ranks have read them. With a codec only.
+/// `payloads`, unless null: becomes the P pieces' payloads, as all ranks have read them. With a codec only.
 Task<> tree_allreduce(Communicator& comm, Slice<float> x, int G, Hops hops = {},
                       std::vector<compress::Bytes>* payloads = nullptr);
 Cost tree_allreduce_cost(int N, double bytes, int G, const compress::Codec* codec = nullptr);
 
-/// P of so many bytes: piece j is the j-th of P nearly equal parts of x.
+/// P for `bytes`: piece j is the j-th of P nearly equal parts of x.
 inline int tree_pieces(std::size_t bytes) { return pieces_of(bytes, 1); }
 
 }  // namespace laconic::dist

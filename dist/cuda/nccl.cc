@@ -17,7 +17,7 @@
 
 #include "compress/bytes.h"
 #include "core/cuda/libraries.h"
-#include "core/cuda/select.h"
+#include "core/cuda/device.h"
 #include "core/stream.h"
 #include "dist/collective/meeting.h"
 #include "dist/cuda/nccl_functions.h"
@@ -52,7 +52,7 @@ std::string boot_id() {
 std::string place_of(Device device) {
   try {
     require<UsageError>(device.kind == Device::Kind::cuda, "NCCL joins GPUs, and this model is on ", device,
-                        " (--allreduce nccl): add --device cuda, or take --allreduce ring");
+                        " (`allreduce` nccl): add `device` cuda, or take `allreduce` ring");
     nccl();
     char bus[32] = "", host[256] = "";
     laconic::cuda::check(cudaDeviceGetPCIBusId(bus, sizeof bus, device.index), "asking where a device is");
@@ -71,7 +71,7 @@ void require_a_gpu_each(const std::vector<std::string>& places) {
     const auto [it, fresh] = owners.emplace(places[r], r);
     require<UsageError>(fresh, "NCCL needs a GPU for each rank, and ranks ", it->second, " and ", r, " share one (",
                         places[r].substr(0, places[r].find('\n')),
-                        ") (--allreduce nccl): start fewer ranks, on more machines, or take --allreduce ring");
+                        ") (`allreduce` nccl): start fewer ranks, on more machines, or take `allreduce` ring");
   }
 }
 
@@ -94,7 +94,7 @@ class NcclOfRank final : public Nccl, Engine::Beside {
     try {
       synchronize(device_);
     } catch (const std::exception&) {
-      // Told to whoever waited before.
+      // Earlier waits have told it.
     }
     engine_.work_beside(nullptr);
     end();
@@ -284,7 +284,7 @@ class NcclOfRank final : public Nccl, Engine::Beside {
     std::uint64_t bytes = 0;
     asking("exchanging", [&](ncclComm_t comm, cudaStream_t stream) {
       check(nccl().ncclGroupStart(), "beginning a group");
-      ncclResult_t result = ncclSuccess;  // of the first that fails: a group that was begun has to end
+      ncclResult_t result = ncclSuccess;  // the first failure: a group that was begun has to end
       const auto also = [&](ncclResult_t next) {
         if (result == ncclSuccess || (result == ncclInProgress && next != ncclSuccess)) result = next;
       };
@@ -302,11 +302,11 @@ class NcclOfRank final : public Nccl, Engine::Beside {
 
   Engine& engine_;
   const Device device_;
-  std::timed_mutex mutex_;  // while NCCL is called; of what follows
+  std::timed_mutex mutex_;  // held while NCCL is called; guards what follows
   std::atomic<ncclComm_t> comm_{nullptr};
-  std::optional<Event> last_;  // after all that was asked for, while the device may not have come to it
+  std::optional<Event> last_;  // end of all that was asked for, until the device has come to it
   Clock::time_point asked_{};
-  Pinned lengths_;  // of an exchange: what is sent, what comes
+  Pinned lengths_;  // lengths of an exchange: what is sent, what comes
   compress::Bytes lengths_there_;
 };
 

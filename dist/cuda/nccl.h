@@ -22,7 +22,7 @@ class Nccl {
   virtual ~Nccl() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual Device device() const = 0;  ///< of this rank
+  virtual Device device() const = 0;  ///< this rank's device
 
   /// x becomes the sum over ranks, on every rank the same bits. No host waits for another, but for the first that NCCL
   /// joins ranks for: a rank that is lost, or does not come within the engine's time-out, ends the engine.
@@ -36,7 +36,7 @@ class Nccl {
   struct Incoming {
     int from;
     Slice<std::byte> room;
-    std::size_t came = 0;  ///< set by exchange: the message is the first so many bytes of the room
+    std::size_t came = 0;  ///< bytes of the message, at the beginning of the room; exchange() sets it
   };
   /// Messages of lengths that only their senders know; any number, to and from other ranks. Those between two ranks
   /// match by their order, and in the same exchange: counted on each rank, the n-th of one is the n-th of the other.

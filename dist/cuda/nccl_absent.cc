@@ -5,7 +5,7 @@ namespace laconic::dist {
 
 std::shared_ptr<Nccl> Nccl::make(Engine&, Device device) {
   throw UsageError(concat("NCCL joins GPUs, and this model is on ", device,
-                          " (--allreduce nccl): this program was built without CUDA; take --allreduce ring"));
+                          " (`allreduce` nccl): this program was built without CUDA; take `allreduce` ring"));
 }
 
 }  // namespace laconic::dist

@@ -57,7 +57,7 @@ class GroupedEndpoint final : public Endpoint {
   Nccl& nccl_;
   Endpoint& of_;
   RequestPool pool_;
-  std::vector<Request*> waiting_;  // for the next exchange
+  std::vector<Request*> waiting_;  // requests of the next exchange
 };
 
 }  // namespace

@@ -27,15 +27,14 @@ inline constexpr std::size_t kMessageBytes = std::size_t{256} << 10;
 
 /// One transfer under way. Belongs to the communicator that posted it; transports fill it in and call complete().
 struct Request {
-  /// sum: of floats over all ranks, by the network itself (MPI). device: nothing travels, it is complete when the
-  /// device has come to it.
-  enum class Kind : unsigned char { send, recv, sum, device };
+  /// device: nothing travels, it is complete when the device has come to it.
+  enum class Kind : unsigned char { send, recv, device };
   Kind kind = Kind::send;
   int peer = 0;               ///< world rank on the other side
-  int slot = 0;               ///< which operation of the plan, and which channel of it: what messages match by
+  int slot = 0;               ///< number of the plan's operation and its channel: messages match by it
   std::byte* data = nullptr;  ///< only read if kind is send
   std::size_t size = 0;       ///< bytes to send, or room for what comes
-  Device device{};            ///< where `data` lies
+  Device device{};            ///< device of `data`
   std::size_t moved = 0;      ///< bytes that were sent or came
   bool done = false;
   std::exception_ptr error{};
@@ -44,8 +43,10 @@ struct Request {
   RequestPool* pool = nullptr;
   const Endpoint* owner = nullptr;
   HopTrace* hops = nullptr;  ///< told of it, for a trace
-  std::uint32_t number = 0;  ///< among those of its operation in this direction with this peer, for a trace
-  const Request* carries = nullptr;  ///< the one whose bytes, of a device's memory, this one moves (transport/staging.h)
+  std::uint32_t number =
+      0;  ///< its number among the operation's requests in this direction with this peer, for a trace
+  const Request* carries =
+      nullptr;  ///< the one whose bytes, of a device's memory, this one moves (transport/staging.h)
 
   /// Only on the thread that runs the waiting coroutine.
   void complete(std::size_t bytes, std::exception_ptr failure = nullptr) {
@@ -133,7 +134,7 @@ class Endpoint {
   virtual int size() const = 0;  ///< N >= 1
 
   /// Transfers; leave the memory alone until they were awaited. Messages of one operation between two ranks keep their
-  /// order; those of other operations never mix with them.
+  /// order; messages of other operations never mix with them.
   Transfer send(int to, Slice<const std::byte> bytes) {
     // A request describes both directions; the memory of a send is only read.
     return post(Request::Kind::send, to, {const_cast<std::byte*>(bytes.data()), bytes.size(), bytes.device()});
@@ -165,8 +166,8 @@ class Communicator : public Endpoint {
   virtual std::unique_ptr<Communicator> channel(int index) = 0;
   static constexpr int kChannels = 8;
 
-  /// Complete when the device has done what the calling thread asked of it so far (DeviceComes of core/base/steps.h); other
-  /// operations go on meanwhile. It throws what kernels have found, as synchronize() does. Here it just waits.
+  /// Complete when the device has done what the calling thread asked of it so far (DeviceComes of core/base/steps.h);
+  /// other operations go on meanwhile. It throws what kernels have found, as synchronize() does. Here it just waits.
   virtual Transfer device_comes(Device device) {
     synchronize(device);
     return {};

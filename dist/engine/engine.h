@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,7 +17,7 @@ namespace laconic::dist {
 /// Stands for an operation that was submitted. Copies stand for the same one.
 class Ticket {
  public:
-  Ticket() = default;  ///< of nothing: finished
+  Ticket() = default;  ///< a ticket of nothing, which is finished
   bool valid() const { return running_ != nullptr; }
 
  private:
@@ -28,16 +29,17 @@ class Ticket {
 /// How much an engine did since it was made; a step's share is the difference of two readings.
 struct EngineCounters {
   Traffic sent;
-  double comm_seconds = 0;              ///< at least one operation was under way, or waited for its device
-  double exposed_seconds = 0;           ///< the compute thread was blocked in wait
+  double comm_seconds = 0;              ///< time in which an operation was under way, or waited for its device
+  double exposed_seconds = 0;           ///< time in which the compute thread was blocked in wait
   std::uint64_t peak_buffer_bytes = 0;  ///< the most memory that operations held at once for messages on their way
   double sending_seconds = 0;           ///< Transport::sending_seconds()
 };
 
 /// Carries out one rank's operations: a communication thread does (dist/engine/thread_engine.h), or one in virtual time
-/// (dist/engine/virtual_time.h). The compute thread hands operations over; all of them are in flight at once, the most urgent
-/// first. Operations with different slots may be submitted in different orders on different ranks. Those of one slot
-/// run one after the other, in the order of submission, which must be the same everywhere. One compute thread uses it.
+/// (dist/engine/virtual_time.h). The compute thread hands operations over; all of them are in flight at once, the most
+/// urgent first. Operations with different slots may be submitted in different orders on different ranks. Operations of
+/// one slot run one after the other, in the order of submission, which must be the same everywhere. One compute thread
+/// uses it.
 class Engine {
  public:
   Engine() = default;
@@ -49,14 +51,19 @@ class Engine {
   int size() const { return size_; }
 
   /// `count` fresh slots, first one returned. Every rank asks in the same order. Slot 0 is the engine's own, for run().
-  int reserve_slots(int count);
+  int reserve_slots(int count) {
+    constexpr int kMost = std::numeric_limits<int>::max() / TransportCommunicator::kSlotsPerOperation;
+    require<Error>(count >= 0 && count <= kMost - next_slot_, "engine: ", count, " more slots after ", next_slot_,
+                   " are too many: there are ", kMost, " in all. Reserve them once and use them again.");
+    return std::exchange(next_slot_, next_slot_ + count);
+  }
 
   /// Hands over an operation: one lock and one wake-up. Throws CommError if the engine has failed.
   virtual Ticket submit(Operation operation) = 0;
   /// Blocks until the operation has ended (has asked its device for all it needs); rethrows what it threw. Throws
   /// CommError if nothing moves for the time-out (operation, peer and bytes so far, of every rank), or if another rank
-  /// aborted (its sentence). While a rank is busy (dist/engine/busy.h) the time-out ends only what waits for one that gives no
-  /// sign of life.
+  /// aborted (its sentence). While a rank is busy (dist/engine/busy.h) the time-out ends only what waits for one that
+  /// gives no sign of life.
   virtual void wait(const Ticket& ticket) = 0;
   /// submit and wait, on slot 0: for broadcasts, checks and evaluation. Not counted as exposed. `device`: as
   /// Operation's. `patiently`: as if a rank were busy all the time, since others may be in a program that does not say
@@ -67,7 +74,7 @@ class Engine {
   virtual void drain() = 0;
 
   /// Cancels everything under way on this rank, for good: afterwards the engine touches no memory of its operations any
-  /// more. Whoever owns such memory calls it from its destructor, in case an exception unwinds past it; does nothing
+  /// more. The owner of such memory calls it from its destructor, in case an exception unwinds past it; does nothing
   /// if nothing is under way.
   virtual void halt() noexcept = 0;
 
@@ -76,13 +83,12 @@ class Engine {
   virtual void abort(const std::string& reason, int exit_code = 1) noexcept = 0;
 
   /// For an operation that does not give way to others (one that is `in_order`, or alone): returns when `reached` says
-  /// so, which is asked every few microseconds. `what` it waits for is said to whoever asks ("waits for ..."). Messages
-  /// of other operations move meanwhile, but none of them goes on. On the communication thread.
-  /// throws what `reached` throws
-  /// throws CommError after the time-out, or at once if the engine is to stop or another rank
+  /// so, which is asked every few microseconds. `what` it waits for is said where it is asked for ("waits for ...").
+  /// Messages of other operations move meanwhile, but none of them goes on. On the communication thread. throws what
+  /// `reached` throws throws CommError after the time-out, or at once if the engine is to stop or another rank
   ///        has aborted
   virtual void wait_until(const std::function<bool()>& reached, const std::string& what) = 0;
-  /// So much was sent beside the transport. From any thread.
+  /// Counts what was sent beside the transport. From any thread.
   virtual void count_sent(Traffic more) = 0;
 
   /// What joins the ranks' devices beside the transport.

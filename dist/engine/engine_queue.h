@@ -18,7 +18,7 @@ namespace laconic::dist {
 /// their ends, the failure, and what ends everything.
 class OperationQueue {
  public:
-  /// Before anything else. The transport outlives all calls but those of stop().
+  /// Before anything else. The transport outlives all calls but stop().
   void connect(Transport& transport) { transport_ = &transport; }
 
   // ---- the compute thread's ----
@@ -35,7 +35,7 @@ class OperationQueue {
       if (failure_) std::rethrow_exception(failure_);
       submitted_.push_back(std::move(running));
       if (open_++ == 0) busy_since_ = Clock::now();
-      if (borrowed_) return;  // this thread sees it itself
+      if (borrowed_) return;  // the thread that has borrowed sees it itself
       if (idle_) return asked_.notify_all();
     }
     transport_->wake();
@@ -221,18 +221,18 @@ class OperationQueue {
   RunningList submitted_;
   std::size_t open_ = 0;  // submitted and not ended
   std::exception_ptr failure_;
-  std::exception_ptr untold_;  // of the first failed operation that nobody has waited for
+  std::exception_ptr untold_;  // error of the first failed operation that nobody has waited for
   bool idle_ = false;      // the communication thread sleeps, with nothing under way
-  bool borrowed_ = false;  // by the compute thread, which alone changes it
+  bool borrowed_ = false;  // the compute thread has borrowed; it alone changes this
   bool stop_ = false;
-  std::exception_ptr ending_;  // what is under way is to fail with this
+  std::exception_ptr ending_;  // error of all that is under way
   std::optional<Abort> abort_;
   bool abort_done_ = false;
   std::optional<Blocked> blocked_;
-  const Running* awaited_ = nullptr;  // by the blocked compute thread; null: all of them
+  const Running* awaited_ = nullptr;  // operation that the compute thread waits for; null: all of them
   double exposed_seconds_ = 0, comm_seconds_ = 0;
   Clock::time_point busy_since_;
-  Event ended_;  // of the last operation on a CUDA device
+  Event ended_;  // end of the last operation on a CUDA device
 };
 
 }  // namespace laconic::dist

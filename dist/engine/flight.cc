@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kThreads = 2;
 constexpr const char* kFile = "rank-";
 constexpr std::int32_t kMostRanks = 1 << 16;
-constexpr std::int64_t kLastTime = std::int64_t{1} << 62;  // in the year 2116: so that differences can be taken
+constexpr std::int64_t kLastTime = std::int64_t{1} << 62;  // the year 2116: differences can be taken
 constexpr std::int64_t kStartsTogether = 1'000'000'000;    // ns: ranks begin one training when they have met
 
 std::int64_t now_ns() {
@@ -68,7 +68,7 @@ std::string local_place(const std::string& path) {
   return fmt::format("/dev/shm/laconic-flight-{}-{:016x}", ::getuid(), std::hash<std::string>()(path));
 }
 
-/// The files of ranks that a training of so many does not have: they are of one with more.
+/// The files of ranks that a training of `ranks` does not have: one with more has left them.
 std::vector<fs::path> files_of_more(const fs::path& folder, int ranks) {
   std::vector<fs::path> found;
   std::error_code none;
@@ -190,7 +190,7 @@ void FlightRecorder::add(int thread, FlightEvent event, std::string_view name) {
   event.time_ns = now_ns();
   std::memcpy(event.name, name.data(), std::min(name.size(), sizeof event.name));
   events[static_cast<std::size_t>(thread) * kFlightEvents + count % kFlightEvents] = event;
-  std::atomic_ref(count).store(count + 1, std::memory_order_release);  // whoever reads the file finds it whole
+  std::atomic_ref(count).store(count + 1, std::memory_order_release);  // a reader of the file finds the event whole
 }
 
 Flights read_flights(const std::string& folder) {

@@ -13,24 +13,24 @@ struct FlightEvent {
   enum class Kind : std::uint8_t {
     none,
     step,      ///< number: that begins
-    forward,   ///< of a layer's parameter
-    backward,  ///< likewise
+    forward,   ///< forward comes to a layer's parameter
+    backward,  ///< backward comes to a layer's parameter
     submits,   ///< an operation is handed over
-    waits,     ///< for an operation to end
+    waits,     ///< the compute thread waits for an operation to end
     begins,    ///< an operation
     expects,   ///< a message of up to `bytes` from `peer`, the number-th of its operation
-    came,      ///< it did, with `bytes`
+    came,      ///< the message came, with `bytes`
     sends,     ///< a message is handed to the network, to `peer`
     ends,      ///< an operation
     fails      ///< by the error that its name begins to say
   };
   static constexpr std::size_t kNameBytes = 55;
 
-  std::int64_t time_ns = 0;  ///< of the system's clock, so that ranks on other machines can be compared
+  std::int64_t time_ns = 0;  ///< the system's clock, so that ranks on other machines can be compared
   std::uint64_t bytes = 0;
   std::int32_t peer = -1;
   std::uint32_t number = 0;
-  std::int32_t slot = -1;  ///< of an operation; of a message the one it matches by, which tells its channel too
+  std::int32_t slot = -1;  ///< an operation's slot; a message's is the one it matches by, which tells its channel too
   std::uint32_t run = 0;  ///< how many operations that slot has had, this one included; the same on every rank, but for
                           ///< slot 0 where there are servers
   Kind kind = Kind::none;
@@ -39,7 +39,7 @@ struct FlightEvent {
   std::string_view text() const;  ///< the name
 };
 static_assert(sizeof(FlightEvent) == 88);
-inline constexpr std::size_t kFlightEvents = 4096;  ///< of each thread
+inline constexpr std::size_t kFlightEvents = 4096;  ///< events of each thread
 
 /// The head of such a file: it says whose events follow.
 struct FlightHeader {
@@ -68,7 +68,7 @@ class FlightRecorder {
   /// The training has ended in order: the file goes, and so does the one before.
   void forget() noexcept;
 
-  /// One thread at a time each: the compute thread, and whoever does the communication thread's work.
+  /// One thread at a time each: the compute thread, and the one that does the communication thread's work.
   void compute(FlightEvent::Kind kind, std::string_view name, std::uint32_t number = 0) {
     FlightEvent event;
     event.kind = kind, event.number = number;
@@ -114,8 +114,8 @@ struct FlightState {
     std::string name{};
     int slot = 0;
     std::uint32_t run = 0;
-    std::uint32_t messages = 0;  ///< that came, as far as the events reach back
-    std::uint64_t bytes = 0;     ///< of those
+    std::uint32_t messages = 0;  ///< messages that came, as far as the events reach back
+    std::uint64_t bytes = 0;     ///< bytes of these messages
     std::vector<Message> awaited{};
   };
   std::vector<Operation> under_way{};

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -7,22 +8,48 @@
 
 namespace laconic::dist {
 
-/// What a rank does to memory. Amounts are elements, but for sums, which are bytes.
+/// What a rank does to memory, counted in elements; sums in bytes.
 enum class Work : std::uint8_t {
-  adding,  ///< so many bytes and as many others
+  adding,  ///< bytes to other bytes
   encoding,
   decoding,    ///< by the plan's codec
-  gathering,   ///< a residual takes up so much of a gradient
-  selecting,   ///< so much of a residual is chosen from
-  scattering,  ///< so many chosen elements are added where they belong
+  gathering,   ///< of a gradient, into a residual
+  selecting,   ///< from a residual
+  scattering,  ///< of chosen elements, which are added where they belong
   updating,    ///< by a server's optimiser
+};
+
+/// Seconds that work takes. Only work on ghosts takes any: other memory is really worked on, in no time.
+struct WorkCosts {
+  double per_added_byte = 0;
+  double per_encoded_element = 0, per_decoded_element = 0;
+  double per_gathered_element = 0, per_selected_element = 0, per_scattered_element = 0;
+  double per_updated_element = 0;
+  double per_message = 0;  ///< handing one over, or taking one, whatever memory it is of
+  double per_byte = 0;     ///< of messages, whatever memory they are of
+  /// The part of the communication thread's work, 0 to 1, that is done on the cores that compute, and so stops them for
+  /// as long.
+  double taken_from_computing = 0;
+
+  /// Returns the seconds for each unit of this work.
+  double of(Work work) const { return this->*all()[static_cast<std::size_t>(work)]; }
+  /// Makes all work take `factor` times as long.
+  void stretch(double factor) {
+    for (double WorkCosts::*cost : all()) this->*cost *= factor;
+  }
+  /// All that are seconds, first those of Work, in its order.
+  static constexpr std::array<double WorkCosts::*, 9> all() {
+    return {&WorkCosts::per_added_byte,       &WorkCosts::per_encoded_element,  &WorkCosts::per_decoded_element,
+            &WorkCosts::per_gathered_element, &WorkCosts::per_selected_element, &WorkCosts::per_scattered_element,
+            &WorkCosts::per_updated_element,  &WorkCosts::per_message,          &WorkCosts::per_byte};
+  }
 };
 
 /// How long the payloads of ghosts are, and where their codec runs.
 struct GhostPayloads {
   std::optional<double> bits_per_value{};  ///< nothing: as long as the codec expects
-  /// It runs in network cards (compress/inceptionn/nic.h) on a link of so many bytes a second, and takes no time of a core. A
-  /// payload counts as the bytes that would keep the link busy for as long. Nothing: it runs on cores.
+  /// It runs in network cards (compress/inceptionn/nic.h) on a link of this many bytes a second, and takes no time of a
+  /// core. A payload counts as the bytes that would keep the link busy for as long. Nothing: it runs on cores.
   std::optional<double> card_bytes_per_second{};
 
   double bytes(const compress::Codec& codec, std::size_t elements) const;
@@ -39,7 +66,7 @@ class GhostWork {
   static void tell(Work work, std::size_t amount) {
     if (current != nullptr) current->did(work, amount);
   }
-  /// Likewise, where the memory is a ghost's.
+  /// Tells it where the memory is a ghost's.
   static void tell(Device device, Work work, std::size_t amount) {
     if (device == kGhost) [[unlikely]]
       tell(work, amount);

@@ -10,10 +10,6 @@ namespace laconic::dist {
 void Request::tell_trace() const { hops->completed(*this); }
 
 void HopTrace::posted(Request& request) {
-  if (request.kind == Request::Kind::sum) {
-    event_.bytes = -1;  // MPI itself moves them, uncounted
-    return;
-  }
   request.hops = this;
   request.number = ++count_[{static_cast<int>(request.kind), request.peer, request.slot}];
   if (request.kind == Request::Kind::recv) record(FlightEvent::Kind::expects, request, request.size);

@@ -40,7 +40,7 @@ class HopTrace {
   const bool traced_;
   FlightRecorder* const flight_;
   const std::string& name_;
-  std::map<std::tuple<int, int, int>, std::uint32_t> count_;  // by direction, peer and slot
+  std::map<std::tuple<int, int, int>, std::uint32_t> count_;  // requests so far, by direction, peer and slot
   Trace::Event event_{.category = "message", .bytes = 0, .overlapping = true};
 };
 

@@ -17,7 +17,7 @@ namespace laconic::dist {
 /// when the device has done what was asked before submit(), so that an early one does not hold up others, and what is
 /// asked after wait() comes after what the operation asked for.
 struct Operation {
-  std::string name{};  ///< for errors: "allreduce conv1.weight"
+  std::string name{};  ///< name in errors: "allreduce conv1.weight"
   int slot = 0;        ///< the same on every rank: Engine::reserve_slots
   int priority = 0;    ///< larger goes first
   Device device{};     ///< the CUDA device whose memory it works on, if it does
@@ -28,13 +28,13 @@ struct Operation {
 };
 
 /// One operation, from its submission to its end. Belongs to the communication thread once that has taken it, and to
-/// whoever waits for it when it is done.
+/// the thread that waits for it when it is done.
 struct Running {
   Operation operation;
-  std::uint64_t arrow = 0;                        // of a trace; 0: none
-  Event ready{}, ended{};                         // what its device had to do before it, and at its end
-  std::unique_ptr<HopTrace> hops{};               // while somebody is told of them
-  std::unique_ptr<TransportCommunicator> comm{};  // while it is under way
+  std::uint64_t arrow = 0;                        // a trace's arrow; 0: none
+  Event ready{}, ended{};                         // its device's work before it, and at its end
+  std::unique_ptr<HopTrace> hops{};               // set while somebody is told of them
+  std::unique_ptr<TransportCommunicator> comm{};  // set while it is under way
   Task<> task{};
   std::exception_ptr error{};
   bool done = false;

@@ -1,17 +1,19 @@
 #pragma once
+#include <algorithm>
 #include <coroutine>
 #include <cstddef>
 #include <deque>
 #include <exception>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace laconic::dist {
 
 /// The run queue of one thread: coroutines that may go on, first come first served.
 /// Nothing ever resumes a coroutine from inside another one (no symmetric transfer): g++ 12 makes that a tail call only
 /// from -O2 and never under the address sanitizer, and a loop of awaits that need not wait would grow the stack until
-/// it overflows. Whoever wants a coroutine to go on puts it here; run() resumes one after the other. About 13 ns a
+/// it overflows. A coroutine that is to go on is put here; run() resumes one after the other. About 13 ns a
 /// step. Used by one thread only.
 class Scheduler {
  public:
@@ -148,6 +150,42 @@ struct CurrentScheduler {
     return false;
   }
   Scheduler& await_resume() const noexcept { return *scheduler; }
+};
+
+/// Coroutines of one thread that wait for something to happen there.
+class Waiting {
+ public:
+  struct Wait {  // trivially destructible: see Scheduler on g++ 12
+    Waiting* list;
+    int priority;
+    bool await_ready() const noexcept { return list == nullptr; }
+    template <class Promise>
+    void await_suspend(std::coroutine_handle<Promise> coroutine) const {
+      list->all_.push_back({priority, coroutine, coroutine.promise().scheduler});
+    }
+    void await_resume() const noexcept {}
+  };
+  /// The caller awaits it at once: it goes on if `there`, else when it is woken.
+  Wait unless(bool there, int priority = 0) { return {there ? nullptr : this, priority}; }
+  /// Wakes the one of the largest priority, of equal ones the first. Returns false if none waits.
+  bool wake_one() {
+    const auto next = std::ranges::max_element(all_, {}, &One::priority);
+    if (next == all_.end()) return false;
+    next->scheduler->later(next->coroutine);
+    all_.erase(next);
+    return true;
+  }
+  void wake_all() {
+    for (const One& one : std::exchange(all_, {})) one.scheduler->later(one.coroutine);
+  }
+
+ private:
+  struct One {
+    int priority;
+    std::coroutine_handle<> coroutine;
+    Scheduler* scheduler;
+  };
+  std::vector<One> all_;
 };
 
 }  // namespace laconic::dist

@@ -33,7 +33,7 @@ class DeviceOrder {
 
  private:
   std::vector<Running*> waiting_;
-  Device device_;  // of operations that have begun, if a CUDA device is among them
+  Device device_;  // device of operations that have begun, if it is a CUDA device
 };
 
 /// The communication thread of one rank. It keeps all operations in flight at once, resuming whichever can go on, and
@@ -92,7 +92,7 @@ class ThreadEngine final : public Engine {
   std::shared_ptr<FlightRecorder> kept_flight_;
   std::atomic<FlightRecorder*> flight_{nullptr};
   OperationQueue queue_;
-  std::mutex beside_mutex_;  // while it is called
+  std::mutex beside_mutex_;  // held while beside_ is called
   Beside* beside_ = nullptr;
 
   // The communication thread's own; the compute thread's while it has borrowed them.
@@ -102,10 +102,10 @@ class ThreadEngine final : public Engine {
   DeviceOrder order_;
   WaitWatch watch_;
   std::vector<Running*> finished_;
-  const Running* standing_ = nullptr;  // in wait_until()
-  std::string stands_for_;             // what that one waits for
+  const Running* standing_ = nullptr;  // the operation in wait_until()
+  std::string stands_for_;             // what standing_ waits for
   const Running* entered_ = nullptr;   // the last that has begun
-  std::map<int, std::uint32_t> runs_;  // by slot: how many have begun
+  std::map<int, std::uint32_t> runs_;  // operations that have begun, by slot
   std::optional<Clock::time_point> beside_waits_since_;
 
   std::thread thread_;

@@ -7,24 +7,6 @@
 
 namespace laconic::dist {
 
-/// Seconds that work takes. Only work on ghosts takes any: other memory is really worked on, in no time.
-struct WorkCosts {
-  double per_added_byte = 0;
-  double per_encoded_element = 0, per_decoded_element = 0;
-  double per_gathered_element = 0, per_selected_element = 0, per_scattered_element = 0;
-  double per_updated_element = 0;
-  double per_message = 0;  ///< handing one over, or taking one, whatever memory it is of
-  double per_byte = 0;     ///< of messages, likewise
-  /// The part of the communication thread's work, 0 to 1, that is done on the cores that compute, and so stops them for
-  /// as long.
-  double taken_from_computing = 0;
-
-  /// Returns the seconds for each unit of this work.
-  double of(Work work) const;
-  /// All work takes so many times as long.
-  void stretch(double factor);
-};
-
 /// Ranks on a network, neither of which is there.
 struct VirtualNetwork {
   int ranks = 1;

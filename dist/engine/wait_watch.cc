@@ -49,7 +49,9 @@ void WaitWatch::exchange_notes() {
 void WaitWatch::tell_what_takes_long() {
   const std::optional<BusyThread::Now> now = busy();
   if (!now || (!now->with_files && transport_->size() == 1)) return;
-  if (seconds_since(std::max(told_at_, now->since)) < std::max(o_.tell_seconds, now->with_files ? 0.0 : o_.timeout_seconds)) return;
+  if (seconds_since(std::max(told_at_, now->since)) <
+      std::max(o_.tell_seconds, now->with_files ? 0.0 : o_.timeout_seconds))
+    return;
   told_at_ = Clock::now();
   std::fputs(concat("laconic: note: rank ", transport_->rank(), " ", now->text, "\n").c_str(), stderr);
 }
@@ -61,7 +63,7 @@ void WaitWatch::require_in_time(Clock::time_point since, bool patient) const {
   const int size = transport_->size();
   std::string text =
       concat("engine: rank ", transport_->rank(), " of ", size, " saw nothing move for ", o_.timeout_seconds,
-             " s: ", status(), ". ", verdict(), "Raise --timeout if that is only slow.");
+             " s: ", status(), ". ", verdict(), "Raise `timeout` if that is only slow.");
   for (int r = 0; r < size; ++r) {
     const Sign sign = r == transport_->rank() ? own_sign() : signs_[static_cast<std::size_t>(r)];
     text += concat("\n  rank ", r, ": ",

@@ -24,14 +24,14 @@ class WaitWatch {
     std::string operation, waits;
   };
   struct Options {
-    double timeout_seconds = 300, tell_seconds = 30;  ///< as WorldOptions has them
+    double timeout_seconds = 300, tell_seconds = 30;  ///< times of WorldOptions
     std::function<std::vector<Waiting>()> waiting{};  ///< all of them, first the one that the rank waits for
     std::function<bool()> blocked{};                  ///< the compute thread waits for an operation
   };
   explicit WaitWatch(Options options);
   void connect(Transport& transport);
 
-  double beat_seconds() const { return beat_seconds_; }  ///< so often it is to look
+  double beat_seconds() const { return beat_seconds_; }  ///< seconds from look to look
   bool due() const { return seconds_since(last_beat_) >= beat_seconds_; }
   /// Listens to the notes of other ranks, and tells them what this one waits for if it waits long already.
   void exchange_notes();
@@ -55,7 +55,7 @@ class WaitWatch {
   void forget_place();
 
  private:
-  struct Sign {  // of life: what a rank last told about itself
+  struct Sign {  // a sign of life: what a rank last told about itself
     Clock::time_point heard{};
     bool busy = false;
     std::string status{};
@@ -73,13 +73,13 @@ class WaitWatch {
   Transport* transport_ = nullptr;
   Clock::time_point last_progress_ = Clock::now(), last_beat_{}, last_ended_{};
   Clock::time_point last_busy_{};            // when a rank, this one or another, last said that it was
-  std::string last_operation_;               // that ended
-  std::vector<Sign> signs_;                  // by rank
+  std::string last_operation_;               // the last that ended
+  std::vector<Sign> signs_;                  // last signs, by rank
   Clock::time_point told_at_{};  // when it was last said what takes long
 
   std::atomic<Phase> phase_{Phase::forward};
   std::atomic<const std::string*> place_{nullptr};
-  mutable std::mutex place_mutex_;  // while the name is read
+  mutable std::mutex place_mutex_;  // held while the name is read
 };
 
 }  // namespace laconic::dist

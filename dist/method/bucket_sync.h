@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dist/engine/engine.h"
+#include "dist/engine/ghost_work.h"
 #include "dist/method/method.h"
 #include "dist/plan/plan.h"
 

@@ -1,11 +1,10 @@
 #include "dist/method/method.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "core/base/parse.h"
-#include "core/raw.h"
 #include "dist/method/redsync/method.h"
 #include "dist/server/server.h"
 
@@ -27,6 +26,20 @@ std::unique_ptr<Method> make_rounds();
 namespace {
 
 constexpr const char* kOverlaps[] = {"none", "backward", "forward"};
+
+/// Names the first method that has a use for a setting.
+std::string advice_on(const std::string& setting) {
+  static thread_local bool asking = false;  // whether other methods refuse it, and not why
+  if (std::exchange(asking, true)) return {};
+  std::string advice = "leave it out";
+  for (const std::string& name : methods().names())
+    if (!methods().make(name)->refuses(setting)) {
+      advice += ", or take `sync` " + name;
+      break;
+    }
+  asking = false;
+  return advice;
+}
 
 }  // namespace
 
@@ -77,14 +90,11 @@ std::optional<Method::Refusal> Method::refuses(const std::string& setting) const
   };
   const Traits t = traits();
   const std::string no_use = "`sync` " + name() + " has no use for it";
-  if (!t.joins && is({"allreduce", "overlap", "fusion", "chunk", "plan", "reduce", "audit"}))
-    return Refusal{no_use, "leave it out, or take `sync` allreduce"};
-  if (!t.servers && is({"servers"})) return Refusal{no_use, "leave it out, or take `sync` ps"};
-  if (is({"layer-shares"})) return Refusal{no_use, "leave it out, or take `sync` layerdrop"};
-  if (ledger().columns.empty() && is({"ledger"})) return Refusal{no_use, "leave it out, or take `sync` redsync"};
+  if ((!t.joins && is({"allreduce", "overlap", "fusion", "chunk", "plan", "reduce", "audit"})) ||
+      (!t.servers && is({"servers"})) || is({"layer-shares"}) || (ledger().columns.empty() && is({"ledger"})))
+    return Refusal{no_use, advice_on(setting)};
   if (!t.codec && is({"codec", "codec-feedback"}))
-    return Refusal{"`sync` " + name() + " adds up nothing that could pass through it",
-                   "leave it out, or take `sync` allreduce"};
+    return Refusal{"`sync` " + name() + " adds up nothing that could pass through it", advice_on(setting)};
   return std::nullopt;
 }
 
@@ -97,37 +107,6 @@ std::string Method::fingerprint() const {
 void Method::refuse_copies(const TrainingFacts& facts) const {
   if (facts.plan.fusion == PlanOptions::Fusion::copy)
     refuse("every message of `sync` " + name() + " is a copy", "`fusion` copy", "take lazy:SIZE or none");
-}
-
-void JointModel::show() {
-  const double whole = raw::sum_of_squares(arena_.gradients());
-  double apart = 0;
-  in_blocks([&](const Tensor& mine, const Tensor& joint, const Tensor& room) {
-    room.copy_from(joint);
-    raw::axpy(room, -1.0f, mine);
-    apart += raw::sum_of_squares(room);
-  });
-  drift_ = whole > 0 ? std::sqrt(apart / whole) : 0;
-  swap();
-}
-
-void JointModel::swap() {
-  in_blocks([](const Tensor& mine, const Tensor& joint, const Tensor& room) {
-    room.copy_from(mine);
-    mine.copy_from(joint);
-    joint.copy_from(room);
-  });
-  arena_.changed();
-}
-
-template <class F>
-void JointModel::in_blocks(F f) const {
-  const std::int64_t n = arena_.size(), most = std::min(n, kBlock);
-  const Tensor room = Tensor::empty({most}, DType::f32, arena_.values().device());
-  for (std::int64_t first = 0; first < n; first += most) {
-    const std::int64_t count = std::min(most, n - first);
-    f(arena_.values().range(first, count), arena_.gradients().range(first, count), room.range(0, count));
-  }
 }
 
 }  // namespace laconic::dist

@@ -139,13 +139,13 @@ class Method {
   /// Makes a server's half, where traits().servers.
   virtual std::unique_ptr<ParameterServer> server(ServerSide side) const;
   /// Returns about how many bytes a worker sends in a step: the mean over workers, with the servers' shares. Returns
-  /// nothing if the gradients decide, or if MPI or NCCL moves them.
+  /// nothing if the gradients decide, or if NCCL moves them.
   virtual std::optional<double> expected_bytes(const Plan&, const std::vector<std::shared_ptr<Parameter>>&,
                                                const TrainingFacts&) const {
     return std::nullopt;
   }
   /// Measures what its own work takes on this machine, for simulations: what is none of a plan's choices.
-  virtual void measure(WorkCosts&) const {}
+  virtual void measure(WorkCosts&, const TrainingFacts&) const {}
   /// Names the columns of its account of each parameter (Strategy::ledger).
   virtual LedgerForm ledger() const { return {}; }
   /// Describes itself with its settings in a few words: "redsync, 0.1 % by paper".

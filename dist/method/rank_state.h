@@ -28,7 +28,7 @@ struct Holders {
 };
 
 /// A part of a worker's state, for a checkpoint. Whoever adds a tensor says how it is joined, and a text says it in the
-/// file. dist/trainer/rejoin.h reads that.
+/// file. dist/trainer/resume.cc reads that.
 class RankState : public StateDict {
  public:
   RankState() = default;

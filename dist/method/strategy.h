@@ -5,6 +5,7 @@
 
 #include "dist/method/ledger.h"
 #include "dist/method/rank_state.h"
+#include "dist/method/state_table.h"
 #include "dist/update.h"
 
 namespace laconic::dist {
@@ -17,6 +18,13 @@ struct Costs {
   /// With parameter servers: the bytes that this rank sent as a worker to servers, and as a server to workers.
   std::uint64_t bytes_up = 0, bytes_down = 0;
   std::uint64_t buffer_bytes = 0;  ///< memory that messages were put together in: the most at once
+
+  /// What two parts of a strategy have cost.
+  friend Costs operator+(Costs a, const Costs& b) {
+    a.select_seconds += b.select_seconds, a.update_seconds += b.update_seconds;
+    a.bytes_up += b.bytes_up, a.bytes_down += b.bytes_down, a.buffer_bytes += b.buffer_bytes;
+    return a;
+  }
 };
 
 /// How the gradients of all ranks become one update: everything that a paper changes is in here. One object per rank,
@@ -59,14 +67,18 @@ class Strategy : public ParameterListener {
   /// held the same. Nothing: since training began.
   virtual std::optional<double> weight_in_mean(const Parameter&) const { return {}; }
 
-  /// Save and load the state that a checkpoint needs besides parameters and optimiser. Called after a flush. Names
-  /// begin with the strategy's. What is saved says how it goes over to another number of workers (Join); load() is
-  /// given as much of this worker's in any case.
-  virtual void save(RankState&) const {}
-  virtual void load(const StateDict&) {}
+  /// Save and load the state that a checkpoint needs besides parameters and optimiser: the table, which a strategy
+  /// fills when it is made. Called after a flush. Names begin with the strategy's. What is saved says how it goes over
+  /// to another number of workers (Join); load() is given as much of this worker's in any case.
+  /// load() throws DataError if something is missing, or of another model
+  virtual void save(RankState& state) const { table_.save(state); }
+  virtual void load(const StateDict& state) { table_.load(state); }
   /// The elements of WorkerSide::velocity that are this worker's own, after a flush: they are joined by
   /// TrainingFacts::put_by. Elsewhere all workers hold the same.
   virtual std::vector<RankState::Range> own_velocity() const { return {}; }
+
+ protected:
+  StateTable table_;
 };
 
 /// The model that is evaluated and saved where workers hold different parameters. A strategy brings it into the place

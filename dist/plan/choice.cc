@@ -1,8 +1,9 @@
 #include "dist/plan/choice.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+
+#include "dist/collective/ring_allreduce.h"
 
 namespace laconic::dist {
 namespace {
@@ -13,11 +14,10 @@ namespace {
 ///   dense    2 (N-1)/N 4 n b
 /// source   RedSync 3 (cost model); its terms for adding up are small beside these and left out
 bool sparse_is_faster(std::int64_t elements, bool quantised, const Dispatch& d, int workers) {
-  const double n = static_cast<double>(elements), k = static_cast<double>(elements_to_send(elements, d.density)),
-               steps = std::bit_width(static_cast<unsigned>(workers - 1));
-  const double sparse = d.residual_seconds * n + steps * d.latency_seconds +
-                        (workers - 1) * k * (quantised ? 4 : 8) * d.seconds_per_byte;
-  return sparse < 2.0 * (workers - 1) / workers * 4 * n * d.seconds_per_byte;
+  const LinkModel link{.alpha = d.latency_seconds, .beta = d.seconds_per_byte};
+  const double n = static_cast<double>(elements), k = static_cast<double>(elements_to_send(elements, d.density));
+  const double sparse = d.residual_seconds * n + link.seconds(allgatherv_cost(workers, k * (quantised ? 4 : 8)));
+  return sparse < link.beta * ring_allreduce_cost(workers, 4 * n).bytes;
 }
 
 /// The rank of an approximation whose two matrices have less than half of the parameter's numbers; else 0. Two
@@ -29,11 +29,6 @@ int rank_of(const ParameterInfo& p, int rank) {
 }
 
 }  // namespace
-
-MatrixSize matrix_size(const Shape& shape) {
-  const std::int64_t rows = shape.rank() > 0 ? shape[0] : 1;
-  return {rows, rows > 0 ? shape.elements() / rows : 0};
-}
 
 std::string to_string(const Choice& choice) {
   if (choice.all()) return "all";
@@ -51,11 +46,6 @@ Choice choice_of(const ParameterInfo& p, bool recurrent, const Dispatch& d, int 
   if (d.kind == Dispatch::Kind::fixed) return {d.selector, quantised};
   const bool sampled = recurrent && (p.role == Role::recurrent || p.role == Role::embedding || p.output);
   return {!sampled ? "trimmed" : quantised ? "search" : "sampled", quantised};
-}
-
-std::int64_t elements_to_send(std::int64_t n, double density) {
-  const double k = std::ceil(density * static_cast<double>(n) * (1 - 1e-12));  // 0.07 * 100 is a little more than 7
-  return std::min(n, std::max<std::int64_t>(1, static_cast<std::int64_t>(k)));
 }
 
 }  // namespace laconic::dist

@@ -2,14 +2,14 @@
 #include <cstdint>
 #include <string>
 
-#include "compress/choose/selector.h"
+#include "compress/select/selector.h"
 #include "core/parameter.h"
 
 namespace laconic::dist {
 
 /// Says what one parameter sends: all of its gradient; elements of a residual that collects all gradients
-/// (dist/method/redsync/redsync.h), chosen by a selector (compress/choose/selector.h); or two thin matrices whose product
-/// comes near it (dist/method/powersgd/powersgd.h).
+/// (dist/method/redsync/redsync.h), chosen by a selector (compress/select/selector.h); or two thin matrices whose
+/// product comes near it (dist/method/powersgd/powersgd.cc).
 struct Choice {
   std::string selector{};  ///< the name of one of compress::selectors(); empty: no elements are chosen
   bool quantised = false;  ///< one sign at a time, all by one value (qRGC)
@@ -37,23 +37,16 @@ struct Dispatch {
   double density = 1e-3;                 ///< share of the elements that is sent
   std::int64_t dense_below = 128 << 10;  ///< bytes: smaller parameters travel whole, fused with their neighbours
   double latency_seconds = 50e-6;        ///< of the network, for `automatic`
-  double seconds_per_byte = 8e-9;        ///< likewise: 1 Gbit/s
-  /// Likewise, for an element: gathering it and choosing from it, which read and write about five arrays.
+  double seconds_per_byte = 8e-9;        ///< of the network, for `automatic`: 1 Gbit/s
+  /// For `automatic`: of an element, gathering it and choosing from it, which read and write about five arrays.
   double residual_seconds = 1e-9;
   int rank = 2;  ///< for `low_rank`
 };
-
-/// A parameter as a matrix: its first dimension by all others. A vector, or a number, is one column.
-struct MatrixSize {
-  std::int64_t rows = 0, columns = 0;
-};
-MatrixSize matrix_size(const Shape& shape);
 
 /// recurrent : the model has recurrent layers
 /// source   RedSync 2.2 and 3 (dispatch), settled: "below 128 KB" is 131,072 bytes
 Choice choice_of(const ParameterInfo& parameter, bool recurrent, const Dispatch& dispatch, int workers);
 
-/// k of n elements at a density: max(1, ceil(D n)), at most n.
-std::int64_t elements_to_send(std::int64_t n, double density);
+using compress::elements_to_send;
 
 }  // namespace laconic::dist

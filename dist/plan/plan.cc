@@ -6,10 +6,8 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "compress/codecs.h"
-#include "core/base/json.h"
 #include "core/base/parse.h"
 #include "core/raw.h"
 #include "dist/collective/pieces.h"
@@ -18,13 +16,12 @@ namespace laconic::dist {
 namespace {
 
 using Parameters = std::vector<std::shared_ptr<Parameter>>;
-using Json = nlohmann::ordered_json;
 
 constexpr const char *kHybrid = "hybrid", *kHybridPrinted = "hybrid-printed";
 constexpr std::int64_t kSmallBytes = 64 << 10;  // up to here butterfly's fewer messages win whatever the layer
 constexpr std::int64_t kLargeBytes = 4 << 20;   // from here two ranks exchanging large messages lose bandwidth
 constexpr std::int64_t kRowMultiple = 16;
-constexpr std::int64_t kCrumbs = 16;  // a bucket so many times smaller than allowed joins whatever comes next
+constexpr std::int64_t kCrumbs = 16;  // a bucket that is this many times smaller than allowed joins what comes next
 
 template <class T>
 auto& at(T& all, int place) {
@@ -80,26 +77,6 @@ void locate(Bucket& bucket, const Parameters& parameters) {
     bucket.offset += bucket.rows.first * row;
     bucket.elements = bucket.rows.count * row;
     bucket.name += fmt::format("[{}:{}]", bucket.rows.first, bucket.rows.first + bucket.rows.count);
-  }
-}
-
-/// What follows from the buckets: where parameters are found, and what goes first. The arena ends with what the next
-/// forward reads first, so the last bucket is the most urgent; but a weight that comes in chunks needs its first rows
-/// first, and before them its bias, which lies before the weight.
-void complete(Plan& plan, const Parameters& parameters) {
-  for (const auto& p : parameters) plan.parameter_names.push_back(p->info.name);
-  plan.bucket_of.assign(parameters.size(), -1);
-  int priority = static_cast<int>(plan.buckets.size());
-  for (int b = priority; b-- > 0;)
-    for (int i = 0; i < at(plan.buckets, b).count; ++i) at(plan.bucket_of, at(plan.buckets, b).first + i) = b;
-  for (int b = priority; b-- > 0;) {
-    const Bucket& last = at(plan.buckets, b);
-    const int from = last.chunk() ? at(plan.bucket_of, last.first) : b;
-    const bool bias = last.chunk() && from > 0 && info_of(parameters, last.first - 1).role == Role::bias &&
-                      !at(plan.buckets, from - 1).chunk();
-    if (bias) at(plan.buckets, from - 1).priority = --priority;
-    for (int c = from; c <= b; ++c) at(plan.buckets, c).priority = --priority;
-    b = bias ? from - 1 : from;
   }
 }
 
@@ -202,15 +179,34 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
     else
       plan.buckets.push_back({.first = i, .count = 1});
   }
+  plan.complete(parameters);
   for (Bucket& bucket : plan.buckets) {
-    locate(bucket, parameters);
     bucket.copied = options.fusion == PlanOptions::Fusion::copy && bucket.count > 1;
     bucket.allreduce = choose(bucket, parameters, options);
     bucket.pieces = pieces_of(static_cast<std::size_t>(wire_elements(bucket, parameters)) * sizeof(float), workers);
   }
   plan.codec = options.codec;
-  complete(plan, parameters);
   return plan;
+}
+
+/// The arena ends with what the next forward reads first, so the last bucket is the most urgent; but a weight that
+/// comes in chunks needs its first rows first, and before them its bias, which lies before the weight.
+void Plan::complete(const Parameters& parameters) {
+  for (Bucket& bucket : buckets) locate(bucket, parameters);
+  for (const auto& p : parameters) parameter_names.push_back(p->info.name);
+  bucket_of.assign(parameters.size(), -1);
+  int priority = static_cast<int>(buckets.size());
+  for (int b = priority; b-- > 0;)
+    for (int i = 0; i < at(buckets, b).count; ++i) at(bucket_of, at(buckets, b).first + i) = b;
+  for (int b = priority; b-- > 0;) {
+    const Bucket& last = at(buckets, b);
+    const int from = last.chunk() ? at(bucket_of, last.first) : b;
+    const bool bias = last.chunk() && from > 0 && info_of(parameters, last.first - 1).role == Role::bias &&
+                      !at(buckets, from - 1).chunk();
+    if (bias) at(buckets, from - 1).priority = --priority;
+    for (int c = from; c <= b; ++c) at(buckets, c).priority = --priority;
+    b = bias ? from - 1 : from;
+  }
 }
 
 Held held_by(const Bucket& bucket, const ParameterInfo& info) {
@@ -240,130 +236,6 @@ std::int64_t Plan::copied_bytes(const Parameters& parameters) const {
   for (const Bucket& b : buckets)
     if (b.copied) bytes += wire_elements(b, parameters) * 4;
   return bytes;
-}
-
-std::string Plan::table() const {
-  std::string text =
-      fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}\n", "bucket", "parameters", "bytes", "algorithm", "pieces");
-  for (std::size_t at = 0; at < buckets.size();) {
-    const Bucket& b = buckets[at];
-    const auto is_like_it = [&](const Bucket& c) {
-      return c.chunk() && c.first == b.first && c.elements == b.elements && c.allreduce == b.allreduce &&
-             c.pieces == b.pieces && c.choice == b.choice;
-    };
-    std::size_t end = at + 1;
-    while (end < buckets.size() && is_like_it(buckets[end])) ++end;
-    const Rows last = buckets[end - 1].rows;
-    const std::string name =
-        end - at == 1 ? b.name
-                      : fmt::format("{}[{}:{}], {} at a time", parameter_names[static_cast<std::size_t>(b.first)],
-                                    b.rows.first, last.first + last.count, last.count);
-    text += fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}{}{}\n", name, b.count, b.elements * 4,
-                        b.sparse() ? to_string(b.choice) : b.allreduce, b.pieces, b.copied ? "  copied" : "",
-                        end - at == 1 ? "" : fmt::format("  {} times", end - at));
-    at = end;
-  }
-  if (codec != "none") text += fmt::format("every hop through {}\n", codec);
-  return text;
-}
-
-// --------------------------------------------------------------------------------------------------------- as text
-
-std::string Plan::json() const {
-  Json list = Json::array();
-  for (const Bucket& b : buckets) {
-    Json j;
-    j["parameters"] =
-        std::vector<std::string>(parameter_names.begin() + b.first, parameter_names.begin() + b.first + b.count);
-    if (b.chunk()) j["rows"] = {b.rows.first, b.rows.count};
-    j["algorithm"] = b.allreduce;
-    j["pieces"] = b.pieces;
-    if (b.copied) j["copied"] = true;
-    if (!b.choice.selector.empty()) j["choice"] = b.choice.selector;
-    if (b.choice.quantised) j["quantised"] = true;
-    if (b.choice.rank > 0) j["rank"] = b.choice.rank;
-    list.push_back(std::move(j));
-  }
-  Json j{{"format", 1}};
-  if (codec != "none") j["codec"] = codec;
-  if (!sync.empty()) j["sync"] = sync;
-  j["buckets"] = std::move(list);
-  return j.dump();
-}
-
-Plan Plan::from_json(const std::string& text, const Parameters& parameters, const std::string& where) {
-  constexpr int kMaxPieces = 1 << 16;
-  const auto check = [&](bool ok, const auto&... what) { require<DataError>(ok, "plan: ", where, ": ", what..., "."); };
-  Plan plan;
-  try {
-    Json j = ordered_json_from(text, "plan: " + where);
-    if (j.is_object() && j.contains("plan")) j = Json(j["plan"]);  // of --dry-run --json, or of a checkpoint's manifest
-    check(j.is_object() && j.contains("format") && j.contains("buckets"),
-          "this is no plan. Let --dry-run --json write one");
-    check(j.at("format") == 1, "the format is ", j.at("format").dump(), ", this version reads 1");
-    check(j.at("buckets").is_array() && j.at("buckets").size() <= 1000000, "'buckets' is no list");
-    plan.codec = j.value("codec", "none");
-    compress::make_codec(plan.codec, where);
-    plan.sync = j.value("sync", "");
-    int next = 0;               // the first parameter that no bucket holds yet
-    std::int64_t next_row = 0;  // of it
-    for (const Json& entry : j.at("buckets")) {
-      check(next < static_cast<int>(parameters.size()), "there are more buckets than parameters");
-      const auto names = entry.at("parameters").get<std::vector<std::string>>();
-      check(!names.empty() && names.size() <= parameters.size() - static_cast<std::size_t>(next), "a bucket holds ",
-            names.size(), " parameters where ", parameters.size() - static_cast<std::size_t>(next), " are left");
-      Bucket bucket{.first = next, .count = static_cast<int>(names.size())};
-      for (int i = 0; i < bucket.count; ++i)
-        check(names[static_cast<std::size_t>(i)] == info_of(parameters, next + i).name, "parameter ", next + i, " is '",
-              names[static_cast<std::size_t>(i)], "', this model has '", info_of(parameters, next + i).name,
-              "' there. Make the plan for this model, in the order that --dry-run shows");
-      const ParameterInfo& info = info_of(parameters, next);
-      if (entry.contains("rows")) {
-        std::vector<std::int64_t> rows;
-        for (const Json& number : entry.at("rows")) rows.push_back(whole_in<std::int64_t>(number));
-        const std::int64_t all = info.shape.rank() > 0 ? info.shape[0] : 1;
-        check(bucket.count == 1 && rows.size() == 2, "rows belong to one parameter, as [first, count]");
-        check(rows[0] == next_row && rows[1] >= 1 && rows[1] <= all - next_row, "the rows of ", info.name,
-              " go on with [", rows[0], ", ", rows[1], "] where row ", next_row, " of ", all, " comes next");
-        if (rows[1] < all) bucket.rows = {rows[0], rows[1]};
-        next_row = rows[0] + rows[1] == all ? 0 : rows[0] + rows[1];
-        if (next_row == 0) ++next;
-      } else {
-        check(next_row == 0, "rows ", next_row, " and on of ", info.name, " are missing");
-        next += bucket.count;
-      }
-      bucket.allreduce = entry.at("algorithm").get<std::string>();
-      check(find_allreduce(bucket.allreduce).has_value(), "there is no algorithm ", entry.at("algorithm").dump());
-      bucket.pieces = entry.contains("pieces") ? whole_in<int>(entry.at("pieces")) : 1;
-      check(bucket.pieces >= 1 && bucket.pieces <= kMaxPieces, "a bucket has ", bucket.pieces, " pieces, 1 to ",
-            kMaxPieces, " are possible");
-      bucket.copied = entry.value("copied", false);
-      check(!bucket.copied || !bucket.chunk(), "rows cannot be copied; leave 'copied' out");
-      if (entry.contains("choice"))
-        bucket.choice = {.selector = compress::selector_kind(entry.at("choice").get<std::string>(), where).name,
-                         .quantised = entry.value("quantised", false)};
-      if (entry.contains("rank")) {
-        const auto rank = whole_in<std::int64_t>(entry.at("rank"));
-        const auto [n, m] = matrix_size(info.shape);
-        check(bucket.choice.all() && rank >= 1 && rank <= std::min(n, m), info.name, " is ", n, " x ", m,
-              ", and can have no rank of ", rank);
-        bucket.choice.rank = static_cast<int>(rank);
-      }
-      check(!bucket.sparse() || (bucket.count == 1 && !bucket.copied),
-            "a choice is made of one parameter, and not copied");
-      const bool goes_on = bucket.rows.first > 0;
-      check(!goes_on || plan.buckets.back().choice == bucket.choice, "the rows of ", info.name,
-            " differ in their choice");
-      locate(bucket, parameters);
-      plan.buckets.push_back(std::move(bucket));
-    }
-    check(next == static_cast<int>(parameters.size()) && next_row == 0, "it ends before ",
-          next < static_cast<int>(parameters.size()) ? info_of(parameters, next).name : "its end");
-  } catch (const nlohmann::json::exception& e) {
-    throw DataError(concat("plan: ", where, ": not readable (", e.what(), "). Let --dry-run --json write one."));
-  }
-  complete(plan, parameters);
-  return plan;
 }
 
 void clear_padding(const Tensor& state, std::span<const std::shared_ptr<Parameter>> neighbours) {

@@ -92,6 +92,8 @@ struct Plan {
   std::string codec = "none";  ///< of what is summed, on every hop, as in --codec
   std::string sync{};          ///< the only method that it is for, if a planner chose that too; else empty
 
+  /// Fills in what follows from the parameters and rows of all buckets: places, names, and what goes first.
+  void complete(const std::vector<std::shared_ptr<Parameter>>& parameters);
   /// Rows of a parameter in its first chunk; 0 if it travels whole.
   std::int64_t chunk_rows(int place) const;
   /// Whether some parameter sends but a choice of its elements, and whether this one does.
@@ -106,8 +108,8 @@ struct Plan {
 
   /// One line a bucket, or for all equal chunks of a parameter: name, parameters, bytes, algorithm or choice, pieces.
   std::string table() const;
-  /// For checkpoints, --plan FILE, and the other ranks, with `codec`, `sync`, `rows`, `copied`, `choice`, `quantised` and
-  /// `rank` only where there is one:
+  /// For checkpoints, --plan FILE, and the other ranks, with `codec`, `sync`, `rows`, `copied`, `choice`, `quantised`
+  /// and `rank` only where there is one:
   ///   {"format": 1, "codec": "fp16", "buckets": [{"parameters": ["fc.weight"], "rows": [first, count],
   ///    "algorithm": "ring", "pieces": 1, "copied": true, "choice": "trimmed", "quantised": true}, ...]}
   std::string json() const;

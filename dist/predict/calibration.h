@@ -23,14 +23,14 @@ struct ResidualSpeed {
                        ///< rank for an element of the approximation
 };
 
-/// How fast it goes with so many values at once.
+/// The speeds of selection and codecs with this number of values at once.
 struct SpeedAtSize {
   std::int64_t elements = 0;
   ResidualSpeed residual{};
   std::map<std::string, CodecSpeed> codecs{};
 };
 
-/// The figures of a group of ranks that planning goes by. Where ranks differ, those of the slowest.
+/// The figures of a group of ranks that planning goes by. Where ranks differ, each is the slowest rank's.
 struct Calibration {
   int workers = 1;
   double bytes_per_second = 0;          ///< through a rank's port, while as much comes the other way
@@ -39,7 +39,7 @@ struct Calibration {
   double threads_per_core = 1;          ///< that compute on a rank's machine, where they are more than its cores
   WorkCosts work{};                     ///< of a thread that has a core to itself, without a codec
   std::map<std::string, CodecSpeed> codecs{};  ///< those that were asked for, by name
-  std::vector<SpeedAtSize> sizes{};            ///< likewise
+  std::vector<SpeedAtSize> sizes{};            ///< those that were asked for
 
   /// The network with these figures, with the work of this codec. All work takes as much longer as threads share cores.
   VirtualNetwork network(const std::string& codec) const;
@@ -61,7 +61,7 @@ struct CalibrationOptions {
   int threads = 1;                     ///< that compute, of each worker
   std::vector<std::string> codecs{};   ///< names; "none" takes no time
   bool one_way = false;                ///< the rate in one direction too
-  std::vector<std::int64_t> sizes{};   ///< with so many values at once selection and these codecs are timed too
+  std::vector<std::int64_t> sizes{};   ///< numbers of values, with which selection and these codecs are timed too
   Choice choice{.selector = "exact"};  ///< by which is selected then
 };
 

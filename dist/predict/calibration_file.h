@@ -14,7 +14,7 @@ struct CalibrationFile {
   std::vector<std::string> of{};     ///< by rank, what its figures hold for: host, threads, build, processor, network
   std::int64_t time = 0;             ///< when they were measured, in seconds since 1970
   std::vector<Calibration> ranks{};  ///< at least one
-  /// A model whose layers were timed too, with so many samples a worker; empty: none.
+  /// A model whose layers were timed too, with `batch` samples a worker; empty: none.
   std::string model{};
   int classes = 0, batch = 0;  ///< classes : 0: the model's own
   LayerTimes layers{};         ///< of the slowest worker

@@ -9,8 +9,7 @@
 namespace laconic::dist {
 
 std::string Receipt::text() const {
-  std::string text = reason.empty() ? "" : fmt::format("another plan after step {}: {}\n", step, reason);
-  text += fmt::format("plan: {}\n{:<44} {:>8} {:>9} {:>9} {:>8}  {:<10} {}\n", group, "bucket", "MB",
+  std::string text = fmt::format("plan: {}\n{:<44} {:>8} {:>9} {:>9} {:>8}  {:<10} {}\n", group, "bucket", "MB",
                       "ready ms", "needed ms", "waits ms", "travels by", "else");
   for (const Line& l : lines)
     text += fmt::format("{:<44} {:>8.3f} {:>9.1f} {:>9.1f} {:>8.1f}  {:<10} {}\n", l.bucket, 1e-6 * l.bytes, l.ready_ms,
@@ -25,11 +24,10 @@ std::string Receipt::text() const {
 }
 
 std::string Receipt::json() const {
-  nlohmann::ordered_json j{{"group", group},           {"step", step},           {"step_ms", step_ms},
+  nlohmann::ordered_json j{{"group", group},           {"step_ms", step_ms},
                            {"compute_ms", compute_ms}, {"search_ms", search_ms}, {"predictions", predictions},
                            {"sync", sync}};
   for (const auto& [name, text] : settings) j["settings"][name] = text;
-  if (!reason.empty()) j["reason"] = reason;
   for (const Candidate& c : candidates) j["candidates"].push_back({{"plan", c.plan}, {"step_ms", c.step_ms}});
   for (const Line& l : lines)
     j["buckets"].push_back({{"bucket", l.bucket},

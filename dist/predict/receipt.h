@@ -17,7 +17,7 @@ struct Receipt {
     double ready_ms = 0, needed_ms = 0;  ///< since the step began, in the step's computing: the second in the next step
     std::string choice{}, runner_up{};   ///< algorithms
     double waits_ms = 0;                 ///< the compute thread stands still for it
-    double behind_ms = 0;                ///< the step would take so much longer with the runner-up
+    double behind_ms = 0;                ///< the time by which the runner-up makes the step longer
   };
   struct Candidate {
     std::string plan;  ///< in words: "butterfly, lazy:1MiB, ..."
@@ -32,11 +32,9 @@ struct Receipt {
   std::string plan{};           ///< Plan::json() of the chosen one
   bool codec_feedback = false;  ///< what its codec loses is added later
   Calibration measured{};       ///< what it was chosen by
-  LayerTimes layers{};          ///< likewise, of the slowest worker
+  LayerTimes layers{};          ///< of the slowest worker
   std::string sync = "allreduce";  ///< the method that was chosen with the plan
   std::vector<std::pair<std::string, std::string>> settings{};  ///< its own, names and texts
-  std::int64_t step = 0;           ///< after so many updates
-  std::string reason{};            ///< why there is another plan than at the start
 
   std::string text() const;
   std::string json() const;

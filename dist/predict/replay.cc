@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "core/base/error.h"
 
@@ -59,117 +62,133 @@ class Link {
   }
 
   double free_ = 0, worked_ = 0;
-  std::vector<Chunk> coming_;   // in the order of being ready; those before come_ have come
+  std::vector<Chunk> coming_;  // in the order of being ready; those before come_ have come
   std::size_t come_ = 0;
-  std::vector<Chunk> waiting_;  // a heap, the most urgent first
+  std::vector<Chunk> waiting_;                // a heap, the most urgent first
   std::vector<std::optional<double>> ended_;  // by chunk
 };
 
-/// One chunk of a message, and the seconds of its layer's forward or backward that stand before it.
-struct ChunkTime {
-  double at;
-  int message, chunk, id;
+void check(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMessage>& messages) {
+  for (const ReplayLayer& l : layers)
+    require<Error>(l.forward_seconds >= 0 && l.backward_seconds >= 0, "replay: layer ", l.name, " takes ",
+                   l.forward_seconds, " and ", l.backward_seconds, " s. Times cannot be negative.");
+  for (const ReplayMessage& m : messages) {
+    require<Error>(m.layer >= 0 && m.layer < static_cast<int>(layers.size()), "replay: message ", m.name,
+                   " belongs to layer ", m.layer, " of ", layers.size(), ".");
+    const double backward = layers[static_cast<std::size_t>(m.layer)].backward_seconds;
+    require<Error>(m.ready_seconds >= 0 && m.ready_seconds <= 1.000001 * backward, "replay: message ", m.name,
+                   " is ready ", m.ready_seconds, " s into a backward of ", backward, " s.");
+    require<Error>(m.chunks >= 1 && m.pieces >= 1 && m.link_seconds >= 0 && m.delay_seconds >= 0 &&
+                       m.core_seconds >= 0 && m.update_seconds >= 0,
+                   "replay: message ", m.name, " has ", m.chunks, " chunks of ", m.pieces, " pieces and takes ",
+                   m.link_seconds, " s. Give at least one of each, and times from 0 up.");
+  }
+}
+
+/// The compute thread, step by step.
+class ComputeThread {
+ public:
+  ComputeThread(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMessage>& messages, Overlap overlap)
+      : layers_(layers), messages_(messages), overlap_(overlap), needed_(layers.size()), finished_(layers.size()) {
+    int id = 0;
+    for (const ReplayMessage& m : messages) {
+      const auto l = static_cast<std::size_t>(m.layer);
+      for (int c = 0; c < m.chunks; ++c, ++id) {
+        needed_[l].push_back({layers[l].forward_seconds * c / m.chunks, &m, c, id});
+        finished_[l].push_back({m.ready_seconds * (c + 1) / m.chunks, &m, c, id});
+      }
+    }
+    for (auto* chunks : {&needed_, &finished_})
+      for (auto& of_layer : *chunks) std::ranges::stable_sort(of_layer, std::less<>(), &Chunk::at);
+  }
+
+  void step() {
+    const bool waits_in_forward = overlap_ == Overlap::forward && std::exchange(stepped_, true);
+    waits.assign(messages_.size(), 0);
+    for (std::size_t l = 0; l < layers_.size(); ++l)
+      pass(layers_[l].forward_seconds, waits_in_forward ? Chunks(needed_[l]) : Chunks(), [&](const Chunk& c) {
+        wait(c);
+        update(c);
+      });
+    for (std::size_t l = layers_.size(); l-- > 0;)
+      pass(layers_[l].backward_seconds, finished_[l], [&](const Chunk& c) {
+        if (overlap_ != Overlap::none) submit(c);
+      });
+    if (overlap_ == Overlap::none)
+      for (std::size_t l = layers_.size(); l-- > 0;)
+        for (const Chunk& c : finished_[l]) submit(c);
+    if (overlap_ != Overlap::forward) {
+      for (const auto& of_layer : needed_)
+        for (const Chunk& c : of_layer) wait(c);
+      for (const auto& of_layer : needed_)
+        for (const Chunk& c : of_layer) update(c);
+    }
+  }
+
+  double now = 0;
+  double link_free() const { return link_.free(); }
+  std::vector<double> waits;  // by message, in the last step
+
+ private:
+  struct Chunk {
+    double at;  // seconds of its layer's forward or backward that stand before it
+    const ReplayMessage* message;
+    int place, id;
+  };
+  using Chunks = std::span<const Chunk>;
+  template <class F>
+  void pass(double seconds, Chunks chunks, F each) {
+    double done = 0;
+    for (const Chunk& c : chunks) {
+      now += c.at - std::exchange(done, c.at);
+      each(c);
+    }
+    now += seconds - done;
+  }
+  void submit(const Chunk& c) {
+    const ReplayMessage& m = *c.message;
+    // Urgency: the layer's place in forward, then the rows' in the layer.
+    link_.submit(c.id, now, m.layer + static_cast<double>(c.place) / m.chunks, m.pieces, m.link_seconds / m.chunks,
+                 m.core_seconds / m.chunks);
+  }
+  void wait(const Chunk& c) {
+    const double before = now;
+    now = std::max(now, link_.done(c.id) + c.message->delay_seconds);
+    waits[static_cast<std::size_t>(c.message - messages_.data())] += now - before;
+  }
+  void update(const Chunk& c) { now += c.message->update_seconds / c.message->chunks; }
+
+  const std::vector<ReplayLayer>& layers_;
+  const std::vector<ReplayMessage>& messages_;
+  const Overlap overlap_;
+  std::vector<std::vector<Chunk>> needed_, finished_;  // by layer, as forward needs and as backward finishes them
+  Link link_;
+  bool stepped_ = false;
 };
 
 }  // namespace
 
 Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMessage>& messages, Overlap overlap) {
+  check(layers, messages);
   Replay result;
   result.waits.resize(messages.size());
-  for (const auto& l : layers) {
-    require<Error>(l.forward_seconds >= 0 && l.backward_seconds >= 0, "replay: layer ", l.name, " takes ",
-                   l.forward_seconds, " and ", l.backward_seconds, " s. Times cannot be negative.");
-    result.compute_seconds += l.forward_seconds + l.backward_seconds;
-  }
-  // The chunks of each layer, as forward needs them and as backward finishes them.
-  std::vector<std::vector<ChunkTime>> needed(layers.size()), finished(layers.size());
-  int ids = 0;
-  for (int m = 0; m < static_cast<int>(messages.size()); ++m) {
-    const ReplayMessage& message = messages[static_cast<std::size_t>(m)];
-    require<Error>(message.layer >= 0 && message.layer < static_cast<int>(layers.size()), "replay: message ",
-                   message.name, " belongs to layer ", message.layer, " of ", layers.size(), ".");
-    require<Error>(
-        message.ready_seconds >= 0 &&
-            message.ready_seconds <= 1.000001 * layers[static_cast<std::size_t>(message.layer)].backward_seconds,
-        "replay: message ", message.name, " is ready ", message.ready_seconds, " s into a backward of ",
-        layers[static_cast<std::size_t>(message.layer)].backward_seconds, " s.");
-    require<Error>(message.chunks >= 1 && message.pieces >= 1 && message.link_seconds >= 0 &&
-                       message.delay_seconds >= 0 && message.core_seconds >= 0 && message.update_seconds >= 0,
-                   "replay: message ", message.name, " has ", message.chunks, " chunks of ", message.pieces,
-                   " pieces and takes ", message.link_seconds, " s. Give at least one of each, and times from 0 up.");
-    const auto l = static_cast<std::size_t>(message.layer);
-    for (int c = 0; c < message.chunks; ++c, ++ids) {
-      needed[l].push_back({layers[l].forward_seconds * c / message.chunks, m, c, ids});
-      finished[l].push_back({message.ready_seconds * (c + 1) / message.chunks, m, c, ids});
-    }
-    result.exchange_seconds += message.link_seconds;
-    result.compute_seconds += message.update_seconds;
-  }
-  const auto earlier = [](const ChunkTime& a, const ChunkTime& b) { return a.at < b.at; };
-  for (auto* events : {&needed, &finished})
-    for (auto& of_layer : *events) std::stable_sort(of_layer.begin(), of_layer.end(), earlier);
-
-  Link link;
-  double now = 0;
-  std::vector<double> waits(messages.size());  // in a step
-  const auto message_of = [&](const ChunkTime& e) -> const ReplayMessage& {
-    return messages[static_cast<std::size_t>(e.message)];
-  };
-  const auto submit = [&](const ChunkTime& e) {
-    const ReplayMessage& m = message_of(e);
-    // Urgency: the layer's place in forward, then the rows' in the layer.
-    link.submit(e.id, now, m.layer + static_cast<double>(e.chunk) / m.chunks, m.pieces, m.link_seconds / m.chunks,
-                m.core_seconds / m.chunks);
-  };
-  const auto wait = [&](const ChunkTime& e) {
-    const double before = now;
-    now = std::max(now, link.done(e.id) + message_of(e).delay_seconds);
-    waits[static_cast<std::size_t>(e.message)] += now - before;
-  };
-  const auto update = [&](const ChunkTime& e) { now += message_of(e).update_seconds / message_of(e).chunks; };
-
+  for (const ReplayLayer& l : layers) result.compute_seconds += l.forward_seconds + l.backward_seconds;
+  for (const ReplayMessage& m : messages)
+    result.exchange_seconds += m.link_seconds, result.compute_seconds += m.update_seconds;
+  ComputeThread thread(layers, messages, overlap);
   double taken = 0, ahead = 0;
   for (int step = 0; step < kWarmUpSteps + kSteps; ++step) {
-    const double began = now;
-    std::fill(waits.begin(), waits.end(), 0);
-    for (std::size_t l = 0; l < layers.size(); ++l) {
-      double done = 0;
-      if (overlap == Overlap::forward && step > 0)
-        for (const ChunkTime& e : needed[l]) {
-          now += e.at - done;
-          done = e.at;
-          wait(e);
-          update(e);
-        }
-      now += layers[l].forward_seconds - done;
-    }
-    for (std::size_t l = layers.size(); l-- > 0;) {
-      double done = 0;
-      for (const ChunkTime& e : finished[l]) {
-        now += e.at - done;
-        done = e.at;
-        if (overlap != Overlap::none) submit(e);
-      }
-      now += layers[l].backward_seconds - done;
-    }
-    if (overlap == Overlap::none)
-      for (std::size_t l = layers.size(); l-- > 0;)
-        for (const ChunkTime& e : finished[l]) submit(e);
-    if (overlap != Overlap::forward) {
-      for (const auto& of_layer : needed)
-        for (const ChunkTime& e : of_layer) wait(e);
-      for (const auto& of_layer : needed)
-        for (const ChunkTime& e : of_layer) update(e);
-    }
-    const double took = now - began, link_ahead = link.free() - now;
+    const double began = thread.now;
+    thread.step();
+    const double took = thread.now - began, link_ahead = thread.link_free() - thread.now;
     if (step > 1 && std::abs(took - taken) + std::abs(link_ahead - ahead) <= kEqual * took) {
-      result.step_seconds = took, result.waits = waits;  // all further steps are like this one
+      result.step_seconds = took, result.waits = thread.waits;  // all further steps are like this one
       return result;
     }
     taken = took, ahead = link_ahead;
     if (step < kWarmUpSteps) continue;
     result.step_seconds += took / kSteps;
-    for (std::size_t m = 0; m < waits.size(); ++m) result.waits[m] += waits[m] / kSteps;
+    for (std::size_t m = 0; m < messages.size(); ++m) result.waits[m] += thread.waits[m] / kSteps;
   }
   return result;
 }

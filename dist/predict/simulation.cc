@@ -13,7 +13,7 @@
 namespace laconic::dist {
 namespace {
 
-/// The compute thread does this beside computing, so many seconds after its layer has begun.
+/// Something that the compute thread does beside computing, `at` seconds after its layer has begun.
 struct Moment {
   double at;
   Parameter* parameter;

@@ -12,8 +12,8 @@ namespace laconic::dist {
 /// Rank 0 tells it to the dedicated servers, which have no loop of their own. They obey in order.
 struct Command {
   enum class Kind : std::uint32_t {
-    step,     ///< a round of every bucket begins: step, lr and scale are those of its updates
-    figures,  ///< all of that step was handed over: join the sum of its figures
+    step,     ///< a round of every bucket begins: step, lr and scale are its updates'
+    figures,  ///< the step was handed over: join the sum of its figures
     show,     ///< send all of every bucket to all workers
     audit,    ///< send a checksum of what is held
     rest,     ///< an evaluation follows: what travels meanwhile belongs to no step
@@ -36,7 +36,7 @@ class ServerControl {
 
   /// To all servers, at once, if this is rank 0; nothing after the command to leave. Does not wait.
   void tell(const Command& command);
-  Command next();  ///< a server's
+  Command next();  ///< the next command, on a server
 
  private:
   Engine& engine_;

@@ -15,35 +15,33 @@ JointNorm::Step& JointNorm::at(std::int64_t step) {
   return it->second;
 }
 
-void JointNorm::wake(bool& there, Waiting& waiting) {
-  there = true;
-  for (const auto& [coroutine, scheduler] : std::exchange(waiting, {})) scheduler->later(coroutine);
-}
-
 void JointNorm::add(std::int64_t number, std::size_t bucket, double sum_of_squares) {
   Step& step = at(number);
   step.squares[bucket] = sum_of_squares;
-  if (++step.added == o_.own) wake(step.complete, step.for_own);
+  if (++step.added != o_.own) return;
+  step.complete = true;
+  step.for_own.wake_all();
 }
 
 Task<double> JointNorm::scale(std::int64_t number, double gradient_scale) {
   Step& step = at(number);
-  const Until known{step.known, step.for_all};
+  const Waiting::Wait known = step.for_all.unless(step.known);
   co_await known;
   co_return o_.limit(gradient_scale, step.sum);
 }
 
 Task<> JointNorm::exchange(Communicator& comm, std::int64_t number) {
   Step& step = at(number);
-  const Until complete{step.complete, step.for_own};
+  const Waiting::Wait complete = step.for_own.unless(step.complete);
   co_await complete;
   if (o_.servers.size() > 1) {
     const std::unique_ptr<Communicator> servers = comm.subgroup(o_.servers);
     const Slice<double> squares = slice(step.squares);
-    co_await sum_over_ranks(*servers, squares);  // of each bucket one is not zero
+    co_await sum_over_ranks(*servers, squares);  // one server's number is not zero, for each bucket
   }
   for (const double s : step.squares) step.sum += s;
-  wake(step.known, step.for_all);
+  step.known = true;
+  step.for_all.wake_all();
 }
 
 }  // namespace laconic::dist

@@ -1,5 +1,4 @@
 #pragma once
-#include <coroutine>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -19,14 +18,14 @@ namespace laconic::dist {
 ///                                  all are there  ─────────────────────▶ all numbers, added in the order of buckets
 ///     update by scale ◀──────────  scale = limit(sum of squares)
 ///
-/// Numbers are added bucket by bucket, whoever holds them: any number of servers gives the same bits. All of it runs on
-/// the communication thread.
+/// Numbers are added bucket by bucket, wherever they are held: any number of servers gives the same bits. All of it
+/// runs on the communication thread.
 class JointNorm {
  public:
   struct Options {
     std::vector<int> servers{};  ///< ranks, ascending, this one among them
-    std::size_t buckets = 0;     ///< of the plan
-    std::size_t own = 0;         ///< of them on this server
+    std::size_t buckets = 0;     ///< buckets of the plan
+    std::size_t own = 0;         ///< buckets on this server
     /// Returns a new gradient_scale from the present one and the sum of squares of the gradients, before scaling
     std::function<double(double scale, double sum_of_squares)> limit{};
   };
@@ -34,7 +33,7 @@ class JointNorm {
 
   /// The sum of squares of this bucket in this step is known; once for each of this server's buckets, 0 if it has none.
   void add(std::int64_t step, std::size_t bucket, double sum_of_squares);
-  /// Waits until that of all is known: gradient_scale of this step's updates.
+  /// Waits until all sums are known. Returns gradient_scale of this step's updates.
   Task<double> scale(std::int64_t step, double gradient_scale);
   /// One a step on every server, in a slot of its own, besides the rounds. What it throws is CommError.
   Operation operation(int slot, std::int64_t step) {
@@ -46,29 +45,17 @@ class JointNorm {
 
  private:
   Task<> exchange(Communicator& comm, std::int64_t step);
-  using Waiting = std::vector<std::pair<std::coroutine_handle<>, Scheduler*>>;
   struct Step {
-    std::vector<double> squares;  // by bucket
+    std::vector<double> squares;  // sums of squares, by bucket
     std::size_t added = 0;
     bool complete = false, known = false;
     double sum = 0;
     Waiting for_own, for_all;
   };
-  struct Until {  // trivially destructible: see task.h
-    bool& there;
-    Waiting& waiting;
-    bool await_ready() const noexcept { return there; }
-    template <class Promise>
-    void await_suspend(std::coroutine_handle<Promise> coroutine) const {
-      waiting.emplace_back(coroutine, coroutine.promise().scheduler);
-    }
-    void await_resume() const noexcept {}
-  };
   Step& at(std::int64_t step);
-  static void wake(bool& there, Waiting& waiting);
 
   const Options o_;
-  std::map<std::int64_t, Step> steps_;  // of a bucket that nobody sent the next round may have begun
+  std::map<std::int64_t, Step> steps_;  // several: a bucket's next round may have begun
 };
 
 }  // namespace laconic::dist

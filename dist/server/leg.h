@@ -26,8 +26,8 @@ inline constexpr std::size_t kPieceElements = kMessageBytes / sizeof(float);
 /// Both ways of all buckets; equal on all ranks. The server's own values are never rounded: what passes through a codec
 /// on the way down are copies.
 struct Legs {
-  std::shared_ptr<const compress::Codec> up{};    ///< of gradients; null: plain floats
-  std::shared_ptr<const compress::Codec> down{};  ///< of parameters
+  std::shared_ptr<const compress::Codec> up{};    ///< the gradients' codec; null: plain floats
+  std::shared_ptr<const compress::Codec> down{};  ///< the parameters' codec
   /// Error feedback on the way up: what a worker's encoding loses it adds to what it sends next.
   bool keeps_losses = false;
   /// And on the way down: in place of parameters their distance from what the workers hold travels, so that what was
@@ -35,8 +35,8 @@ struct Legs {
   bool differences = false;
   bool rounds_down = false;  ///< workers hold other values than the servers
   std::uint64_t seed = 0;
-  /// So many elements at most are pushed at once, more of them when their server says so (turns.h). Where the codec
-  /// shares scales each waits for its answer, which has the largest.
+  /// The most elements that are pushed at once; larger buckets wait until their server says so (turns.h). Where the
+  /// codec shares scales each waits for its answer, which has the largest.
   std::int64_t without_turn = 8 << 10;
   bool is_large(std::int64_t elements) const { return elements > without_turn; }
   bool takes_turn(std::int64_t elements) const { return is_large(elements) || (up && up->shares_scale()); }
@@ -63,16 +63,16 @@ Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<cons
 Task<> recv_floats(Communicator& comm, int from, Slice<float> x, Leg leg);
 
 /// x = what ranks[0] sends by send_floats, plus what ranks[1] sends, ...: added in this order, whatever comes first, so
-/// that the bits are those of the naive sum. A part that is early waits in its receive buffer.
+/// that the bits are the naive sum's. A part that is early waits in its receive buffer.
 ///   memory   one piece for each rank but the first; through a codec for each rank, and one more
 ///   throws   CommError if something else comes
 Task<> recv_sum(Communicator& comm, const std::vector<int>& ranks, Slice<float> x, Leg leg);
 
-/// Bytes of memory that send_floats takes for x, so many elements, and recv_sum of so many ranks.
+/// Bytes of memory that send_floats takes for `elements`, and recv_sum of `ranks`.
 std::size_t room_to_send(const compress::Codec* codec, std::size_t elements);
 std::size_t room_to_receive(const compress::Codec* codec, std::size_t elements, std::size_t ranks);
 
-/// About what x, so many elements, is on a leg.
+/// Expected bytes of `elements` on a leg.
 double leg_bytes(const compress::Codec* codec, std::size_t elements);
 
 /// Bytes as they are to each of these ranks: one message.

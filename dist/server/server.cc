@@ -45,7 +45,7 @@ Task<> ParameterServer::begin_turn(Communicator& comm, const Shard::Unit& unit, 
                        " in step ", mine.step, ". Resume all of them alike.");
     if (!std::isnan(mine.scale) && !(asked.scale <= mine.scale)) mine.scale = asked.scale;
   }
-  const Turns::Place place = turns_.take(unit.priority);
+  const Waiting::Wait place = turns_.take(unit.priority);
   co_await place;
   for (const int r : o_.workers) co_await send_header(comm, r, mine, down);
 }

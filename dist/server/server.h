@@ -14,9 +14,9 @@ namespace laconic::dist {
 
 /// Where a parameter, or some rows of it, lies that a server has.
 struct Place {
-  std::int64_t workers_offset = 0;  ///< in the workers' arena
-  std::int64_t offset = 0;          ///< in the server's arena
-  std::int64_t index = 0;           ///< among the server's parameters
+  std::int64_t workers_offset = 0;  ///< place in the workers' arena
+  std::int64_t offset = 0;          ///< place in the server's arena
+  std::int64_t index = 0;           ///< number among the server's parameters
   std::int64_t elements = 0;
   Tensor values{};
 };
@@ -62,7 +62,7 @@ class ParameterServer {
   ParameterServer(const ParameterServer&) = delete;
   ParameterServer& operator=(const ParameterServer&) = delete;
 
-  /// One round. context.gradient_scale, lr and step are those of the update.
+  /// One round. context.gradient_scale, lr and step are the update's.
   /// throws CommError if a worker sends something else than is due
   virtual Task<> serve(Communicator& comm, const Shard::Unit& unit, StepContext context);
 
@@ -82,7 +82,7 @@ class ParameterServer {
 
   /// Values, what the workers hold if that travels as differences, and how often each bucket was updated; the optimiser
   /// is the caller's. While no round is under way. A text says of each value where its elements lie (Place). So
-  /// other servers, or those of other workers, find values and the optimiser's state. Everything else begins anew then.
+  /// other servers, or other workers', find values and the optimiser's state. Everything else begins anew then.
   virtual void save(StateDict& state) const;
   /// throws DataError if these are not of this shard
   virtual void load(const StateDict& state);
@@ -111,9 +111,9 @@ class ParameterServer {
   Shard& shard_;
   Update update_;
   const Options o_;
-  Tensor held_;                         // by the workers, laid out like the shard; with Legs::differences
-  std::vector<std::int64_t> versions_;  // by unit: updates so far
-  std::vector<std::int64_t> steps_;     // by unit: of the last round
+  Tensor held_;                         // values that workers hold, laid out like the shard; with Legs::differences
+  std::vector<std::int64_t> versions_;  // updates so far, by unit
+  std::vector<std::int64_t> steps_;     // step of the last round, by unit
   Turns turns_{kTurns};  // one comes while the last pieces of another do
   std::atomic<std::uint64_t> sent_{0};
 };

@@ -27,12 +27,13 @@ class Shard {
     int priority = 0;
     std::string name{};
     std::vector<Parameter*> parameters{};
-    std::int64_t offset = 0, elements = 0;  ///< in this arena, padding between parameters included
-    std::vector<std::int64_t> workers_offset{};  ///< by parameter: where it begins in the workers' arena
+    std::int64_t offset = 0, elements = 0;  ///< place in this arena, padding between parameters included
+    std::vector<std::int64_t> workers_offset{};  ///< where each parameter begins in the workers' arena
   };
   const std::vector<Unit>& units() const { return units_; }  ///< ascending by bucket
   const Unit* unit_of(std::size_t bucket) const;             ///< null: another server has it
-  std::span<const std::shared_ptr<Parameter>> parameters(const Unit& unit) const {  ///< as they lie in the arena
+  std::span<const std::shared_ptr<Parameter>> parameters(
+      const Unit& unit) const {  ///< the unit's, as they lie in the arena
     return std::span(arena_->parameters())
         .subspan(static_cast<std::size_t>(unit.parameters.front()->info.index), unit.parameters.size());
   }

@@ -1,9 +1,6 @@
 #pragma once
-#include <algorithm>
-#include <coroutine>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "dist/engine/task.h"
 
@@ -18,49 +15,27 @@ class Turns {
  public:
   explicit Turns(std::size_t places) : free_(places) {}
 
-  struct Place {  // trivially destructible: see task.h
-    Turns& turns;
-    int priority;
-    bool await_ready() const noexcept {
-      if (turns.free_ == 0) return false;
-      --turns.free_;
-      return true;
-    }
-    template <class Promise>
-    void await_suspend(std::coroutine_handle<Promise> coroutine) const {
-      turns.waiting_.push_back({priority, coroutine, coroutine.promise().scheduler});
-    }
-    void await_resume() const noexcept {}
-  };
-  /// The caller awaits it, which takes a place as soon as there is one. Larger priorities come first, equal ones in the
-  /// order of asking.
-  Place take(int priority) { return {*this, priority}; }
+  /// The caller awaits it at once, and has a place then. Larger priorities come first, equal ones in the order of
+  /// asking.
+  Waiting::Wait take(int priority) {
+    const bool free = free_ > 0;
+    if (free) --free_;
+    return waiting_.unless(free, priority);
+  }
   /// Gives the place of a bucket that has come to the next one.
   void give_back() {
-    const auto next = std::ranges::max_element(waiting_, {}, &Waiting::priority);
-    if (next == waiting_.end()) {
-      ++free_;
-      return;
-    }
-    const Waiting woken = *next;
-    waiting_.erase(next);
-    woken.scheduler->later(woken.coroutine);
+    if (!waiting_.wake_one()) ++free_;
   }
 
  private:
-  struct Waiting {
-    int priority;
-    std::coroutine_handle<> coroutine;
-    Scheduler* scheduler;
-  };
   std::size_t free_;
-  std::vector<Waiting> waiting_;
+  Waiting waiting_;
 };
 
 /// Asks for the turn of a bucket, and grants it: eight bytes each way, little-endian.
 struct Turn {
-  std::uint32_t step = 0;  ///< of the round
-  float scale = 0;         ///< of the worker's part; in the answer the largest of all. 0: the codec shares none
+  std::uint32_t step = 0;  ///< the round's step
+  float scale = 0;         ///< scale of the worker's part; in the answer the largest of all. 0: the codec shares none
 };
 static_assert(sizeof(Turn) == 8);
 

@@ -13,10 +13,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <string_view>
 
 #include "core/base/atomic_file.h"
@@ -28,7 +26,6 @@ namespace laconic {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kManifest = "/manifest.json";
 constexpr const char* kOwner = "checkpoint/of";  // text in a rank's file
 
 void require_finite(const StateDict& weights, const std::string& where) {
@@ -67,7 +64,7 @@ std::string rank_file_in(const std::string& name) {
 /// Whether it has its manifest. One that cannot be looked at counts as complete: whoever reads it says what is wrong.
 bool is_complete(const std::string& checkpoint) {
   std::error_code error;
-  const auto type = fs::symlink_status(checkpoint + kManifest, error).type();
+  const auto type = fs::symlink_status(checkpoint + Manifest::kFile, error).type();
   return type == fs::file_type::regular || type == fs::file_type::none;
 }
 
@@ -105,14 +102,6 @@ std::string owner(const std::string& run, std::int64_t step, int rank) {
   return fmt::format("rank {} after step {} of run {}", rank, step, run);
 }
 
-/// The checksum of a manifest, computed without its field of that name.
-std::string checksum_of(const nlohmann::json& manifest) {
-  FileSum sum;
-  const std::string text = manifest.dump();
-  sum.add(text.data(), text.size());
-  return sum.crc_text();
-}
-
 }  // namespace
 
 void load_weights(Module& model, const StateDict& saved, const std::string& where, const std::string& what,
@@ -147,23 +136,6 @@ std::string model_of(const StateDict& weights) {
   if (text == weights.texts().end() || text->second.size() > 60) return "";
   const bool printable = std::ranges::all_of(text->second, [](unsigned char c) { return std::isgraph(c); });
   return printable ? text->second : "";
-}
-
-std::optional<std::pair<std::string, std::string>> other_training(const std::string& then, const std::string& now) {
-  const auto key = [](const std::string& line) { return line.substr(0, line.find('=')); };
-  std::map<std::string, std::string> lines;
-  std::istringstream before(then), after(now);
-  for (std::string line; std::getline(after, line);) lines.emplace(key(line), line);
-  const auto content = lines.find("content of the data");
-  const bool same_content =
-      content != lines.end() && ("\n" + then + "\n").find("\n" + content->second + "\n") != std::string::npos;
-  for (std::string line; std::getline(before, line);) {
-    const auto same = lines.find(key(line));
-    if (same == lines.end() || same->second == line) continue;  // versions may tell more, or less
-    if (same->first == "data" && same_content) continue;        // it has been moved
-    if (same->first != "plan" && same->first != "precision" && same->first != "servers") return {{line, same->second}};
-  }
-  return std::nullopt;
 }
 
 CheckpointStore::CheckpointStore(std::string directory) : directory_(std::move(directory)) {
@@ -285,7 +257,7 @@ void CheckpointStore::prepare(std::int64_t step) const {
   fs::create_directories(folder(step), error);
   require<DataError>(!error, "save: cannot make the directory ", folder(step), " (", error.message(),
                      "). Choose another `save`.");
-  fs::remove(folder(step) + kManifest, error);  // of another run
+  fs::remove(folder(step) + Manifest::kFile, error);  // of another run
 }
 
 FileSum CheckpointStore::write_rank(const std::string& run, std::int64_t step, int rank, StateDict& state) const {
@@ -294,25 +266,8 @@ FileSum CheckpointStore::write_rank(const std::string& run, std::int64_t step, i
 }
 
 void CheckpointStore::complete(const Manifest& m, int keep) const {
-  nlohmann::json j = {{"format", 2},
-                      {"run", m.run},
-                      {"step", m.step},
-                      {"workers", m.workers},
-                      {"threads", m.threads},
-                      {"instruction_set", m.instruction_set},
-                      {"fingerprint", m.fingerprint},
-                      {"plan", json_from(m.plan, "a plan")},
-                      {"weights", m.weights.text()},
-                      {"ranks", nlohmann::json::array()}};
-  for (const FileSum& sum : m.ranks) j["ranks"].push_back(sum.text());
-  if (m.position) {
-    j["position"] = {{"epoch", m.position->epoch}, {"trained", nlohmann::json::array()}};
-    for (const Trained& t : m.position->trained) j["position"]["trained"].push_back({t.workers, t.batches});
-  }
-  if (m.first_steps_per_epoch) j["first_steps_per_epoch"] = *m.first_steps_per_epoch;
-  j["checksum"] = checksum_of(j);
-  AtomicFile file(folder(m.step) + kManifest);
-  file.write(j.dump(2) + "\n");
+  AtomicFile file(folder(m.step) + Manifest::kFile);
+  file.write(m.json());
   file.commit();
 
   int kept = 1;
@@ -337,7 +292,7 @@ void CheckpointStore::complete(const Manifest& m, int keep) const {
 /// Its own files alone: a folder in which somebody else keeps something stays, with that.
 void CheckpointStore::remove(const std::string& checkpoint) {
   std::error_code ignored;
-  fs::remove(checkpoint + kManifest, ignored);  // first: a half-removed checkpoint must not count
+  fs::remove(checkpoint + Manifest::kFile, ignored);  // first: a half-removed checkpoint must not count
   AtomicFile::sweep(checkpoint, "manifest.json");
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(checkpoint, ignored)) {
@@ -371,54 +326,6 @@ std::string CheckpointStore::newest(const std::string& path) {
   return all.front();
 }
 
-Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
-  const std::string path = checkpoint + kManifest;
-  const auto text = text_of_file(path);
-  require<DataError>(text.has_value(), "resume: cannot read ", path, ".");
-  try {
-    nlohmann::json j = json_from(*text, "resume: " + path);
-    const auto& format = j.at("format");
-    require<DataError>(format == 1 || format == 2, "resume: ", path, " has format ", format.dump(),
-                       ", this version reads 1 and 2.");
-    Manifest m;
-    if (format == 2) {
-      const std::string checksum = j.at("checksum");
-      j.erase("checksum");
-      require<DataError>(checksum == checksum_of(j), "resume: ", path, " is damaged (its checksum is ", checksum_of(j),
-                         ", not ", checksum, "). Use an older checkpoint.");
-      j.at("run").get_to(m.run);
-      m.weights = FileSum::parse(j.at("weights"));
-      for (const auto& sum : j.at("ranks")) m.ranks.push_back(FileSum::parse(sum));
-    }
-    m.step = whole_in<std::int64_t>(j.at("step"));
-    m.workers = whole_in<int>(j.at("workers")), m.threads = whole_in<int>(j.at("threads"));
-    j.at("instruction_set").get_to(m.instruction_set);
-    j.at("fingerprint").get_to(m.fingerprint);
-    m.plan = j.at("plan").dump();
-    if (j.contains("position")) {
-      const nlohmann::json& position = j.at("position");
-      m.position.emplace().epoch = whole_in<std::int64_t>(position.at("epoch"));
-      for (const auto& t : position.at("trained"))
-        m.position->trained.push_back({whole_in<int>(t.at(0)), whole_in<std::int64_t>(t.at(1))});
-      constexpr std::int64_t kMost = std::int64_t{1} << 31;
-      bool sensible = m.position->epoch >= 0 && m.position->epoch < kMost;
-      for (const Trained& t : m.position->trained)
-        sensible = sensible && t.workers >= 1 && t.workers < (1 << 20) && t.batches >= 1 && t.batches < kMost;
-      require<DataError>(sensible, "resume: ", path,
-                         " tells a place in the data that cannot be. Use an older checkpoint.");
-    }
-    if (j.contains("first_steps_per_epoch"))
-      m.first_steps_per_epoch = whole_in<std::int64_t>(j.at("first_steps_per_epoch"));
-    require<DataError>(m.step >= 0 && m.workers >= 1, "resume: ", path, " holds step ", m.step, " of ", m.workers,
-                       " workers.");
-    require<DataError>(m.first_steps_per_epoch.value_or(1) >= 1, "resume: ", path, " tells of epochs of ",
-                       m.first_steps_per_epoch.value_or(1), " steps. Use an older checkpoint.");
-    return m;
-  } catch (const nlohmann::json::exception& e) {
-    throw DataError(concat("resume: ", path, " is damaged (", e.what(), "). Use an older checkpoint."));
-  }
-}
-
 void CheckpointStore::verify(const std::string& checkpoint, const Manifest& manifest, int rank) {
   const auto at = static_cast<std::size_t>(rank);
   if (at >= manifest.ranks.size()) return;
@@ -439,6 +346,14 @@ void CheckpointStore::verify(const std::string& checkpoint, const Manifest& mani
 
 StateDict CheckpointStore::read_rank(const std::string& checkpoint, int rank) {
   return load_safetensors(file_of_rank(checkpoint, rank));
+}
+
+void CheckpointStore::each_server(const std::string& checkpoint, const Manifest& manifest,
+                                  const std::function<void(const StateDict& server)>& f) {
+  for (int r = 0; r < manifest.files(); ++r) {
+    const StateDict server = read_rank(checkpoint, r).part("server/");
+    if (!server.empty()) f(server);
+  }
 }
 
 }  // namespace laconic

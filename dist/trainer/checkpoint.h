@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ std::string model_of(const StateDict& weights);
 ///       rank-0.safetensors …           parameters, buffers, optimiser, schedule and strategy of each rank
 ///       manifest.json                  the fields below, and a checksum of itself
 struct Manifest {
+  static constexpr const char* kFile = "/manifest.json";  ///< in the checkpoint's folder
   std::int64_t step = 0;
   int workers = 1;
   int threads = 1;                ///< kernel threads per worker: other numbers may give other last bits
@@ -43,11 +45,13 @@ struct Manifest {
   std::vector<FileSum> ranks{};   ///< of each rank's file, servers' last; empty: written before there were checksums
   FileSum weights{};              ///< of weights.safetensors as it was when this was the newest checkpoint
   int files() const { return ranks.empty() ? workers : static_cast<int>(ranks.size()); }  ///< of ranks
+  std::string json() const;  ///< the file
 };
 
 /// The first lines in which two fingerprints tell different trainings apart, {then, now}; nothing if they tell of one.
 /// Lines that may change between runs of one training (how messages travel, the precision of products, how many servers
-/// there are, where its data lie) are passed over.
+/// there are, where its data lie) are passed over, and so are settings that can
+/// have only one value now.
 std::optional<std::pair<std::string, std::string>> other_training(const std::string& then, const std::string& now);
 
 /// The part of one directory that a trainer writes to and resumes from. All file names are made here, and nothing is
@@ -108,6 +112,9 @@ class CheckpointStore {
   /// manifest lists none.
   static void verify(const std::string& checkpoint, const Manifest& manifest, int rank);
   static StateDict read_rank(const std::string& checkpoint, int rank);
+  /// Calls f(state) for what each server has saved, dedicated or among the workers.
+  static void each_server(const std::string& checkpoint, const Manifest& manifest,
+                          const std::function<void(const StateDict& server)>& f);
 
  private:
   std::string folder(std::int64_t step) const;

@@ -9,8 +9,9 @@
 #include <filesystem>
 #include <random>
 
+#include "core/base/settings.h"
 #include "dist/collective/meeting.h"
-#include "dist/trainer/trainer.h"
+#include "dist/trainer/options.h"
 #include "dist/world.h"
 
 namespace laconic {
@@ -109,9 +110,9 @@ void Checkpointing::require_same_training(const std::string& fingerprint, const 
   const auto has = [&](const char* key) { return !line(m.fingerprint, key).empty(); };
   if (!has("method") && (has("sparse") || has("server")))
     fmt::print(stderr,
-               "laconic: note: {} was written by an earlier version: its settings of --sync {} are not compared with "
-               "this run's\n",
-               folder_, line(fingerprint, "sync").substr(5));
+               "laconic: note: {} was written by an earlier version: its settings of {} {} are not compared with this "
+               "run's\n",
+               folder_, Settings::as_options("`sync`"), line(fingerprint, "sync").substr(5));
   if (line(m.fingerprint, "precision") != line(fingerprint, "precision"))
     fmt::print(stderr, "laconic: warning: the checkpoint was written with {}, this run has {}: losses may differ\n",
                line(m.fingerprint, "precision"), line(fingerprint, "precision"));

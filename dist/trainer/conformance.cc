@@ -6,8 +6,10 @@
 #include <map>
 #include <numeric>
 
-#include "core/base/scratch_folder.h"
+#include "core/base/atomic_file.h"
 #include "data/synthetic.h"
+#include "dist/predict/simulation.h"
+#include "dist/server/shard.h"
 #include "dist/trainer/checkpoint.h"
 #include "dist/trainer/image_classification.h"
 #include "dist/trainer/servers.h"
@@ -24,7 +26,22 @@ struct Result {
   std::vector<double> losses;                  // by step
   std::vector<double> bytes;                   // a step and worker: of all steps, and after a warm-up of half of them
   std::optional<double> expected;
+  dist::SimulatedTraining on_ghosts;  // the same one
 };
+
+/// Of a model whose layers take no time to speak of.
+dist::SimulatedTraining simulated(const Trainer& trainer, std::shared_ptr<const dist::Method> method,
+                                  dist::TrainingFacts facts) {
+  dist::SimulatedTraining training{.parameters = dist::infos_of(trainer.arena().parameters()),
+                                   .plan = trainer.plan(),
+                                   .method = std::move(method),
+                                   .facts = std::move(facts)};
+  dist::LayerTimes::Layer all{.name = "all", .forward_ms = 1, .backward_ms = 1, .parameters = {}};
+  for (const ParameterInfo& info : training.parameters)
+    all.parameters.push_back({.name = info.name, .elements = info.elements});
+  training.times.layers.push_back(std::move(all));
+  return training;
+}
 
 class Check {
  public:
@@ -85,9 +102,9 @@ class Check {
         const std::vector<float> values = p->value().to_vector();
         result.parameters[r].insert(result.parameters[r].end(), values.begin(), values.end());
       }
-      if (r == 0)
-        result.expected = method->expected_bytes(trainer.plan(), trainer.arena().parameters(),
-                                                 facts_of(options, workers, servers, 1));
+      if (r > 0) return;
+      result.on_ghosts = simulated(trainer, method, facts_of(options, workers, servers, 1));
+      result.expected = method->expected_bytes(trainer.plan(), trainer.arena().parameters(), result.on_ghosts.facts);
     });
     result.losses = losses.all;
     for (const std::size_t from : {std::size_t{0}, losses.bytes.size() / 2}) {
@@ -137,6 +154,13 @@ class Check {
       require_that(std::ranges::any_of(second.bytes, as_said),
                    concat("it said that it sends ", *second.expected, " bytes a step, and sent ", second.bytes[0]),
                    workers);
+    if (second.expected && workers > 1 && is_.joins && is_.on_ghosts && is_.alike && !is_.servers) {
+      const double bytes = dist::simulate_step(second.on_ghosts, {.ranks = workers}).bytes_sent;
+      require_that(
+          as_said(bytes),
+          concat("it said that it sends ", *second.expected, " bytes a step, and sends ", bytes, " in a simulation"),
+          workers);
+    }
     const ScratchFolder folder("conformance");
     TrainerOptions part = options;
     part.save = folder.path();

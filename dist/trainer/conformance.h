@@ -20,6 +20,7 @@ struct CheckOptions {
 ///   ranks      all workers hold the same parameters, if its traits say so
 ///   resume     a training that was stopped ends as one that was not, and goes on with other numbers of workers
 ///   bytes      it sends what it said that it would, within a quarter, in all steps, or in the second half of them
+///   simulation sends as much, if its traits say that it can be simulated, and it has no servers
 ///   settings   take the values that they show
 /// settings : as dist::method() takes them
 /// throws Error, or what the training throws, naming the promise that is broken, with figures; UsageError for too few

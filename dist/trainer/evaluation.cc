@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "dist/collective/meeting.h"
+#include "dist/trainer/setup.h"
 
 namespace laconic {
 
@@ -18,26 +19,25 @@ KeptBuffers::KeptBuffers(const Module& model) {
   }
 }
 
-EvaluatedModel::EvaluatedModel(const dist::Worker& worker, const Module& model, dist::Strategy& strategy, bool joins,
-                               const SamplesSeen& samples)
-    : strategy_(strategy) {
-  strategy.show_joint_model();
-  if (worker.size == 1 || !joins) return;
+EvaluatedModel::EvaluatedModel(const Setup& s) : strategy_(*s.strategy) {
+  strategy_.show_joint_model();
+  if (s.worker.size == 1 || !s.is.joins) return;
+  const Module& model = s.workload.model();
   own_.emplace(model);
   std::vector<Tensor> buffers;
   std::vector<double> sums;
-  const double weight = samples.weight(worker.size);
+  const double weight = s.now.samples.weight(s.worker.size);
   for (const auto& [name, tensor] : model.named_buffers()) {
     if (tensor.dtype() != DType::f32) continue;
     buffers.push_back(tensor);
     for (const float value : tensor.to_vector()) sums.push_back(weight * double{value});
   }
   if (buffers.empty()) return;
-  sum_over_workers(worker, "mean of running statistics", sums);
+  sum_over_workers(s.worker, "mean of running statistics", sums);
   std::size_t next = 0;
   for (const Tensor& tensor : buffers) {
     std::vector<float> mean(static_cast<std::size_t>(tensor.elements()));
-    for (float& m : mean) m = static_cast<float>(sums[next++] / worker.size);
+    for (float& m : mean) m = static_cast<float>(sums[next++] / s.worker.size);
     tensor.copy_from(Tensor::of(tensor.shape(), mean));
   }
 }
@@ -52,27 +52,25 @@ EvaluatedModel::~EvaluatedModel() noexcept(false) {
   }
 }
 
-std::optional<EvalReport> Evaluation::measure(bool at_the_end, const Stop& stop,
-                                              const std::function<void(EvalReport&)>& seen) {
+std::optional<EvalReport> evaluated(const Setup& s, bool at_the_end, const Stop& stop,
+                                    const std::function<void(EvalReport&)>& seen) {
   // No worker waits for another before all have ended, so each may leave its share when it hears of a stop.
   bool left = false;
   const Stop leaves = [&] { return left = left || (stop && stop()); };
-  const EvaluatedModel model(worker_, workload_.model(), strategy_, joins_, samples_);
-  const std::optional<double> drift = strategy_.drift();
-  EvalSums sums = at_the_end ? workload_.evaluate_at_the_end(leaves) : workload_.evaluate(leaves);
+  Workload& workload = s.workload;
+  const EvaluatedModel model(s);
+  const std::optional<double> drift = s.strategy->drift();
+  EvalSums sums = at_the_end ? workload.evaluate_at_the_end(leaves) : workload.evaluate(leaves);
   std::vector<double> all{sums.samples,    sums.loss,        sums.wrong_top1,
                           sums.wrong_top5, left ? 1.0 : 0.0, drift.value_or(0)};
-  const std::vector<std::string> names = workload_.metrics();
+  const std::vector<std::string> names = workload.metrics();
   const std::size_t first_metric = all.size();
   sums.metrics.resize(names.size());
   all.insert(all.end(), sums.metrics.begin(), sums.metrics.end());
-  sum_over_workers(worker_, "sum of the evaluation", all);
-  if (all[4] > 0) {
-    stop_ = true;
-    return std::nullopt;
-  }
+  sum_over_workers(s.worker, "sum of the evaluation", all);
+  if (all[4] > 0) return std::nullopt;
   RunInfo info;
-  workload_.describe(info);
+  workload.describe(info);
   require<DataError>(all[0] > 0 || info.test_samples == 0, info.data,
                      ": nothing to evaluate by could be read (`data`). The warnings above say why.");
   const double n = std::max(1.0, all[0]);
@@ -80,10 +78,10 @@ std::optional<EvalReport> Evaluation::measure(bool at_the_end, const Stop& stop,
   report.samples = static_cast<std::int64_t>(all[0]);
   report.loss = all[1] / n;
   report.top1_error = 100 * all[2] / n;
-  if (workload_.measures_perplexity()) report.perplexity = std::exp(report.loss);
-  if (workload_.has_top5()) report.top5_error = 100 * all[3] / n;
+  if (workload.measures_perplexity()) report.perplexity = std::exp(report.loss);
+  if (workload.has_top5()) report.top5_error = 100 * all[3] / n;
   for (std::size_t i = 0; i < names.size(); ++i) report.metrics.emplace_back(names[i], all[first_metric + i] / n);
-  if (drift) report.drift = all[5] / worker_.size;
+  if (drift) report.drift = all[5] / s.worker.size;
   seen(report);
   return report;
 }

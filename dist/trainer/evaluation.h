@@ -12,6 +12,8 @@
 
 namespace laconic {
 
+struct Setup;  // setup.h
+
 /// Sums a few numbers over all workers. `what` is for errors.
 void sum_over_workers(const dist::Worker& worker, const char* what, std::vector<double>& x);
 
@@ -41,8 +43,7 @@ class KeptBuffers {
 /// worker's own. All workers make one at once, after a flush.
 class EvaluatedModel {
  public:
-  EvaluatedModel(const dist::Worker& worker, const Module& model, dist::Strategy& strategy, bool joins,
-                 const SamplesSeen& samples);
+  explicit EvaluatedModel(const Setup& setup);
   /// throws where the model cannot be put back, unless an error is on its way already
   ~EvaluatedModel() noexcept(false);
   EvaluatedModel(const EvaluatedModel&) = delete;
@@ -57,32 +58,13 @@ class EvaluatedModel {
   const int errors_ = std::uncaught_exceptions();
 };
 
-/// Evaluates on all workers, each a share; the figures are the same on every worker.
-class Evaluation {
- public:
-  /// What is a reference outlives this.
-  ///   joins : workers join what they learn
-  Evaluation(const dist::Worker& worker, Workload& workload, dist::Strategy& strategy, bool joins,
-             const SamplesSeen& samples)
-      : worker_(worker), workload_(workload), strategy_(strategy), joins_(joins), samples_(samples) {}
-
-  /// Returns loss, errors or perplexity, and drift; nothing, on all workers, if a worker left its share for a stop. All
-  /// workers call it at once, after a flush.
-  ///   at_the_end : on the test set that the workload keeps for the end
-  ///   stop       : of this worker; may be null
-  ///   seen       : is called with the report while the model still is what was evaluated
-  ///   throws DataError  nothing could be read
-  std::optional<EvalReport> measure(bool at_the_end, const Stop& stop, const std::function<void(EvalReport&)>& seen);
-  /// Says whether an evaluation ended early.
-  bool stop_requested() const { return stop_; }
-
- private:
-  const dist::Worker& worker_;
-  Workload& workload_;
-  dist::Strategy& strategy_;
-  const bool joins_;
-  const SamplesSeen& samples_;
-  bool stop_ = false;
-};
+/// Evaluates on all workers, each a share. Returns loss, errors or perplexity, and drift, the same on every worker;
+/// nothing, on all workers, if a worker left its share for a stop. All workers call it at once, after a flush.
+///   at_the_end : on the test set that the workload keeps for the end
+///   stop       : of this worker; may be null
+///   seen       : is called with the report while the model still is what was evaluated
+///   throws DataError  nothing could be read
+std::optional<EvalReport> evaluated(const Setup& setup, bool at_the_end, const Stop& stop,
+                                    const std::function<void(EvalReport&)>& seen);
 
 }  // namespace laconic

@@ -31,21 +31,18 @@ ImageClassification::ImageClassification(std::shared_ptr<Module> model, std::sha
 
 ImageClassification::ImageClassification(std::shared_ptr<Module> model, ImageSamples samples, int rank, int workers,
                                          const Options& options)
-    : model_(std::move(model)),
+    : SampleWorkload(std::move(model), reader_of_images(samples.image, samples.train, samples.train_name),
+                     {.samples = samples.train_size,
+                      .ranks = workers,
+                      .rank = rank,
+                      .batch = options.batch,
+                      .shuffle = options.shuffle,
+                      .seed = options.seed},
+                     options.data_threads),
       samples_(std::move(samples)),
-      o_(options),
-      batches_(reader_of_images(samples_.image, samples_.train, samples_.train_name),
-               {.samples = samples_.train_size,
-                .ranks = workers,
-                .rank = rank,
-                .batch = o_.batch,
-                .shuffle = o_.shuffle,
-                .seed = o_.seed},
-               o_.data_threads) {}
+      o_(options) {}
 
-Tensor ImageClassification::loss() {
-  return classification_loss(*model_, batches_.loaded().x, batches_.loaded().y, o_.label_smoothing);
-}
+Tensor ImageClassification::loss() { return classification_loss(*model_, loaded().x, loaded().y, o_.label_smoothing); }
 
 std::function<Tensor()> ImageClassification::ghost_loss(std::int64_t samples) {
   return [this, batch = ghost_batch(samples_.image, samples)] {
@@ -55,15 +52,14 @@ std::function<Tensor()> ImageClassification::ghost_loss(std::int64_t samples) {
 
 EvalSums ImageClassification::evaluate(const Stop& stop) {
   EvalSums sums;
-  batches_.test(*model_, reader_of_images(samples_.image, samples_.test, samples_.test_name), samples_.test_size,
-                o_.eval_batch, /*drop_left_out=*/true, stop, [&](const Batch& batch) {
-                  const Tensor logits = (*model_)(batch.x);
-                  sums.samples += static_cast<double>(batch.samples);
-                  sums.loss += ops::sum_of_cross_entropy(logits, batch.y);
-                  sums.wrong_top1 += static_cast<double>(batch.samples - ops::count_correct(logits, batch.y, 1));
-                  if (has_top5())
-                    sums.wrong_top5 += static_cast<double>(batch.samples - ops::count_correct(logits, batch.y, 5));
-                });
+  test(reader_of_images(samples_.image, samples_.test, samples_.test_name), samples_.test_size, o_.eval_batch,
+       /*drop_left_out=*/true, stop, [&](const Batch& batch) {
+         const Tensor logits = (*model_)(batch.x);
+         sums.samples += static_cast<double>(batch.samples);
+         sums.loss += ops::sum_of_cross_entropy(logits, batch.y);
+         sums.wrong_top1 += static_cast<double>(batch.samples - ops::count_correct(logits, batch.y, 1));
+         if (has_top5()) sums.wrong_top5 += static_cast<double>(batch.samples - ops::count_correct(logits, batch.y, 5));
+       });
   return sums;
 }
 

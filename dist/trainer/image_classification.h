@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "data/loader.h"
-#include "dist/trainer/training_batches.h"
+#include "dist/trainer/sample_workload.h"
 
 namespace laconic {
 
@@ -23,7 +23,7 @@ struct ImageSamples {
 
 /// Trains a classifier of images: softmax cross entropy, mean over the batch, with that of auxiliary heads
 /// (layers/loss.h); evaluates top-1 and top-5 errors.
-class ImageClassification final : public Workload {
+class ImageClassification final : public SampleWorkload {
  public:
   struct Options {
     std::int64_t batch = 32;  ///< B, per worker
@@ -41,17 +41,8 @@ class ImageClassification final : public Workload {
   ImageClassification(std::shared_ptr<Module> model, ImageSamples samples, int rank, int workers,
                       const Options& options);
 
-  Module& model() override { return *model_; }
-  void set_device(Device device) override { batches_.set_device(device); }
-  std::int64_t batch() const override { return o_.batch; }
-  std::int64_t batches_per_epoch() const override { return batches_.per_epoch(); }
-  Share share(std::int64_t epoch, std::int64_t batch) const override { return batches_.share(epoch, batch); }
-  std::int64_t deal_rest(const DataPosition& position) override { return batches_.deal_rest(position); }
-  void start(std::int64_t epoch, std::int64_t batch) override { batches_.start(epoch, batch); }
-  Share load() override { return batches_.load(); }
   Tensor loss() override;
   std::function<Tensor()> ghost_loss(std::int64_t samples) override;
-  std::int64_t batches_held() const override { return batches_.held(); }
   EvalSums evaluate(const Stop& stop) override;
   bool has_top5() const override { return samples_.classes > 5; }
   std::string fingerprint() const override;
@@ -61,10 +52,8 @@ class ImageClassification final : public Workload {
   void describe_weights(StateDict& weights) const override;
 
  private:
-  std::shared_ptr<Module> model_;
   ImageSamples samples_;
   Options o_;
-  TrainingBatches batches_;
 };
 
 }  // namespace laconic

@@ -34,10 +34,9 @@ struct RunInfo {
   std::int64_t steps_ahead = 0;  ///< dist::TrainingFacts
   std::int64_t exchange_every = 1;  ///< steps from exchange to exchange
   std::string overlap;              ///< "forward", as the option has it
-  /// False where MPI's own allreduce moves gradients: what was sent is then not known, here and in all reports.
+  /// False where NCCL itself moves gradients: what was sent is then not known, here and in all reports.
   bool bytes_counted = true;
   std::optional<dist::Receipt> receipt{};  ///< why what travels how, if that was chosen here
-  bool replans = false;                    ///< a contradiction leads to another plan
 };
 
 /// How large the elements of a gradient are.
@@ -52,7 +51,7 @@ struct GradientCounts {
 struct StepReport {
   std::int64_t step = 0;   ///< updates made so far, this one included: first 1
   std::int64_t epoch = 1;  ///< from 1
-  double loss = 0;         ///< mean over the global batch; NaN for a step that was passed over (--on-nan skip)
+  double loss = 0;         ///< mean over the global batch; NaN for a step that was passed over (`on-nan` skip)
   double lr = 0;
   double step_ms = 0;               ///< wall time, from the end of the step before; evaluations left out
   double samples_per_s = 0;         ///< of all workers together; words of a text
@@ -128,15 +127,10 @@ struct RunSummary {
   std::optional<double> link_late_share;
   std::optional<EvalReport> last_eval;
   std::optional<EvalReport> test;  ///< of a test set that is kept for the end
-  std::vector<dist::LedgerRow> ledger;  ///< rank 0's; empty without --ledger
+  std::vector<dist::LedgerRow> ledger;  ///< rank 0's; empty without `ledger`
   dist::LedgerForm ledger_form;         ///< what its figures are
   std::string straggler{};  ///< straggler_in() of all steps
   std::string stopped;  ///< why it ended early; empty if it did not
-};
-
-/// Steps that take much longer or shorter than expected.
-struct Contradiction {
-  double step_ms = 0, expected_ms = 0;
 };
 
 /// Watches a run: a progress bar, a log. The trainer calls it on rank 0, from one thread.
@@ -150,9 +144,7 @@ class Observer {
   virtual void on_eval(const EvalReport&) {}
   virtual void on_test(const EvalReport&) {}  ///< once, at the end, where a test set is kept for that
   virtual void on_ranks(const RanksReport&) {}    ///< every hundred steps and at the end, where several workers join
-  virtual void on_ledger(const LedgerReport&) {}  ///< with --ledger, after every evaluation
-  virtual void on_contradiction(const Contradiction&) {}  ///< of a plan that was chosen automatically; once for each
-  virtual void on_plan(const dist::Receipt&) {}           ///< another plan takes the place of the one before
+  virtual void on_ledger(const LedgerReport&) {}  ///< with `ledger`, after every evaluation
   virtual void on_end(const RunSummary&) {}
 };
 

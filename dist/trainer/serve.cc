@@ -2,6 +2,7 @@
 #include "dist/trainer/checkpointing.h"
 #include "dist/trainer/evaluation.h"
 #include "dist/trainer/servers.h"
+#include "dist/trainer/step_figures.h"
 #include "dist/world.h"
 
 namespace laconic {
@@ -110,7 +111,7 @@ class ServerLoop {
 void serve(dist::Worker& worker, const dist::Method& method, const TrainerOptions& options) {
   const std::uint64_t bytes_before = worker.engine.counters().sent.bytes;
   const dist::TrainingFacts facts = facts_of(options, worker.size, worker.servers());
-  require_use_for_servers(method, worker.servers());
+  require_sense(options, method, worker.servers());
   method.check(facts);
   dist::check_fingerprint(worker.engine, fingerprint(method, options, worker.servers()) + run_fingerprint(options),
                           true);

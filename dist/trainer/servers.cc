@@ -7,7 +7,6 @@
 
 #include "core/host_copy.h"
 #include "dist/trainer/checkpointing.h"
-#include "dist/trainer/rejoin.h"
 
 namespace laconic {
 
@@ -88,7 +87,7 @@ void ServerHalf::rejoin(const std::string& checkpoint, const Manifest& manifest)
         }
       }
   };
-  each_server(checkpoint, manifest, [&](const StateDict& server) {
+  CheckpointStore::each_server(checkpoint, manifest, [&](const StateDict& server) {
     const StateDict theirs = server.part("optimizer/");
     for (const dist::Place& place : dist::places_in(server)) take(theirs, place);
   });
@@ -99,7 +98,7 @@ void ServerHalf::rejoin(const std::string& checkpoint, const Manifest& manifest)
 
 void Servers::take_values(const std::string& checkpoint, const Manifest& manifest) const {
   std::int64_t missing = arena_.elements();
-  each_server(checkpoint, manifest, [&](const StateDict& server) {
+  CheckpointStore::each_server(checkpoint, manifest, [&](const StateDict& server) {
     for (const dist::Place& place : dist::places_in(server)) {
       require<DataError>(place.workers_offset + place.elements <= arena_.values().elements(), "resume: a server in ",
                          checkpoint, " has parameters that this model has not. Use an older checkpoint.");

@@ -6,7 +6,8 @@
 
 #include "dist/server/control.h"
 #include "dist/trainer/checkpoint.h"
-#include "dist/trainer/trainer.h"
+#include "dist/trainer/options.h"
+#include "dist/world.h"
 
 namespace laconic {
 
@@ -81,13 +82,6 @@ class Servers {
 
 /// As FNV-1a, but a word at a time, over the bits of these values, going on from `hash`.
 std::uint64_t checksum(Slice<const float> values, std::uint64_t hash = 1469598103934665603u);
-
-/// Lists what all ranks must have been told alike, one a line. `servers` are the dedicated ones. Checkpoints hold it.
-std::string fingerprint(const dist::Method& method, const TrainerOptions& options, int servers);
-/// Lists what else they must have been told alike, each line behind a "\n". A resumed run may change it.
-std::string run_fingerprint(const TrainerOptions& options);
-/// throws UsageError if there are so many dedicated ones, and the method has none
-void require_use_for_servers(const dist::Method& method, int servers);
 
 /// A dedicated server from start to end: hears from rank 0 what the model is, takes its values, and then does what rank
 /// 0 tells it (dist/server/control.h), step by step, until it is told to leave. It has no model and no data.

@@ -121,11 +121,8 @@ void StepFigures::finish() {
   }
   summary_.bytes_sent_total += r.bytes_sent_sum;
   summary_.bytes_dense_total += r.bytes_dense * worker_.size;
-  if (observer_) observer_->on_step(r);
+  observers_.on_step(r);
   count_ranks();
-  if (watch_ == nullptr) return;
-  const std::optional<Contradiction> contradiction = watch_->add(r.step_ms);
-  if (contradiction && observer_) observer_->on_contradiction(*contradiction);
 }
 
 void StepFigures::extend(Clock::time_point since, double exposed_before) {
@@ -156,7 +153,7 @@ void StepFigures::count_ranks() {
 }
 
 void StepFigures::tell_of_ranks() {
-  if (ranks_.steps > 0 && observer_) observer_->on_ranks(ranks_);
+  if (ranks_.steps > 0) observers_.on_ranks(ranks_);
   ranks_ = {};
 }
 

@@ -6,7 +6,7 @@
 #include "core/base/clock.h"
 #include "dist/engine/engine.h"
 #include "dist/method/method.h"
-#include "dist/trainer/plan_watch.h"
+#include "dist/trainer/observers.h"
 #include "dist/trainer/report.h"
 #include "dist/trainer/straggler.h"
 #include "dist/world.h"
@@ -56,27 +56,25 @@ class StepFigures {
     StepReport report{};                        ///< what is known of it when it ends
     std::int64_t samples = 0, own_samples = 0;  ///< of all workers, and of this one
     double loss_sum = 0;                        ///< over its own samples
-    bool skipped = false;                       ///< --on-nan skip: no update was made
+    bool skipped = false;                       ///< `on-nan` skip: no update was made
     bool stop_requested = false;                ///< of this worker
     FileSum file{};                             ///< of this worker's part of a checkpoint, where it has been written
     dist::Costs costs{};                        ///< of the strategy, up to the step's end
   };
 
-  /// observer : null but on rank 0. All of them must outlive the object.
-  StepFigures(dist::Worker& worker, const dist::Method::Traits& method, RunSummary& summary, Observer* observer)
-      : worker_(worker), is_(method), summary_(summary), observer_(observer) {}
+  /// All of them must outlive the object. There are observers on rank 0 alone.
+  StepFigures(dist::Worker& worker, const dist::Method::Traits& method, RunSummary& summary, Observers& observers)
+      : worker_(worker),
+        is_(method),
+        summary_(summary),
+        observers_(observers),
+        slot_(worker.engine.reserve_slots(1)) {}
   ~StepFigures() { abandon(); }
   StepFigures(const StepFigures&) = delete;
   StepFigures& operator=(const StepFigures&) = delete;
 
-  void reserve_slot() { slot_ = worker_.engine.reserve_slots(1); }
   /// Counts from now on: what was sent so far belongs to no step, and neither do these costs of the strategy.
   void count_from_now(const dist::Costs& costs);
-  /// Another strategy, whose costs begin at nothing, makes the steps from now on.
-  void restart_costs() { costs_ = {}; }
-  /// Holds further steps against what was expected of them, and tells the observer of a contradiction. It outlives
-  /// this.
-  void watch(PlanWatch& watch) { watch_ = &watch; }
   /// Times the next step from now on. Called after evaluation, a checkpoint and the like.
   void restart_clock() { step_start_ = Clock::now(); }
   void begin_step() { exposed_before_ = worker_.engine.counters().exposed_seconds; }
@@ -120,9 +118,8 @@ class StepFigures {
   dist::Worker& worker_;
   const dist::Method::Traits& is_;
   RunSummary& summary_;
-  Observer* const observer_;
-  PlanWatch* watch_ = nullptr;
-  int slot_ = 0;
+  Observers& observers_;
+  const int slot_;
   Clock::time_point step_start_ = Clock::now();
   double exposed_before_ = 0;
   double counted_cpu_ = 0;        // seconds of this process that are in the log up to here

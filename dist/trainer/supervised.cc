@@ -4,19 +4,18 @@ namespace laconic {
 
 Supervised::Supervised(std::shared_ptr<Module> model, SharedDataset train, SharedDataset test, Loss loss,
                        const dist::Worker& worker, const Options& options)
-    : model_(std::move(model)),
+    : SampleWorkload(std::move(model), reader_of(train, options.seed),
+                     {.samples = train->size(),
+                      .ranks = worker.size,
+                      .rank = worker.rank,
+                      .batch = options.batch,
+                      .shuffle = options.shuffle,
+                      .seed = options.seed},
+                     options.data_threads),
       train_(std::move(train)),
       test_(std::move(test)),
       loss_(std::move(loss)),
       o_(options),
-      batches_(reader_of(train_, o_.seed),
-               {.samples = train_->size(),
-                .ranks = worker.size,
-                .rank = worker.rank,
-                .batch = o_.batch,
-                .shuffle = o_.shuffle,
-                .seed = o_.seed},
-               o_.data_threads),
       content_(laconic::fingerprint(*train_)) {
   if (o_.metrics.empty())
     o_.metrics = {{"loss", [loss = loss_](const Tensor& prediction, const Tensor& target) {
@@ -26,25 +25,25 @@ Supervised::Supervised(std::shared_ptr<Module> model, SharedDataset train, Share
 }
 
 std::function<Tensor()> Supervised::ghost_loss(std::int64_t samples) {
-  const SampleReader& reader = batches_.reader();
+  const SampleReader& r = reader();
   // The host looks at labels.
-  return [this, x = Tensor::empty(reader.x.batch(samples), reader.x_type, kGhost),
-          y = Tensor::zeros(reader.y.batch(samples), reader.y_type)] { return loss_((*model_)(x), y); };
+  return [this, x = Tensor::empty(r.x.batch(samples), r.x_type, kGhost),
+          y = Tensor::zeros(r.y.batch(samples), r.y_type)] { return loss_((*model_)(x), y); };
 }
 
 EvalSums Supervised::evaluate(const Stop& stop) {
   EvalSums sums;
   sums.metrics.resize(o_.metrics.size());
   if (!test_) return sums;
-  batches_.test(*model_, reader_of(test_, ~o_.seed), test_->size(), o_.eval_batch, /*drop_left_out=*/false, stop,
-                [&](const Batch& batch) {
-                  const Tensor prediction = (*model_)(batch.x);
-                  const auto n = static_cast<double>(batch.samples);
-                  sums.samples += n;
-                  sums.loss += n * double{loss_(prediction, batch.y).item()};
-                  for (std::size_t i = 0; i < o_.metrics.size(); ++i)
-                    sums.metrics[i] += n * o_.metrics[i].metric(prediction, batch.y);
-                });
+  test(reader_of(test_, ~o_.seed), test_->size(), o_.eval_batch, /*drop_left_out=*/false, stop,
+       [&](const Batch& batch) {
+         const Tensor prediction = (*model_)(batch.x);
+         const auto n = static_cast<double>(batch.samples);
+         sums.samples += n;
+         sums.loss += n * double{loss_(prediction, batch.y).item()};
+         for (std::size_t i = 0; i < o_.metrics.size(); ++i)
+           sums.metrics[i] += n * o_.metrics[i].metric(prediction, batch.y);
+       });
   return sums;
 }
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "dist/trainer/training_batches.h"
+#include "dist/trainer/sample_workload.h"
 #include "dist/world.h"
-#include "layers/metrics.h"
+#include "layers/loss.h"
 
 namespace laconic {
 
@@ -15,7 +15,7 @@ namespace laconic {
 ///   Supervised task(std::make_shared<Net>(), train, test, CrossEntropy(), worker,
 ///                   {.batch = 16, .metrics = {{"accuracy", accuracy}}});
 ///   Trainer(worker, task, {.epochs = 20, .lr = 0.05}).run();
-class Supervised final : public Workload {
+class Supervised final : public SampleWorkload {
  public:
   /// The mean loss of a batch [1], recorded.
   using Loss = std::function<Tensor(Tensor prediction, const Tensor& target)>;
@@ -38,28 +38,17 @@ class Supervised final : public Workload {
   Supervised(std::shared_ptr<Module> model, SharedDataset train, SharedDataset test, Loss loss,
              const dist::Worker& worker, const Options& options);
 
-  Module& model() override { return *model_; }
-  void set_device(Device device) override { batches_.set_device(device); }
-  std::int64_t batch() const override { return o_.batch; }
-  std::int64_t batches_per_epoch() const override { return batches_.per_epoch(); }
-  Share share(std::int64_t epoch, std::int64_t batch) const override { return batches_.share(epoch, batch); }
-  std::int64_t deal_rest(const DataPosition& position) override { return batches_.deal_rest(position); }
-  void start(std::int64_t epoch, std::int64_t batch) override { batches_.start(epoch, batch); }
-  Share load() override { return batches_.load(); }
-  Tensor loss() override { return loss_((*model_)(batches_.loaded().x), batches_.loaded().y); }
+  Tensor loss() override { return loss_((*model_)(loaded().x), loaded().y); }
   std::function<Tensor()> ghost_loss(std::int64_t samples) override;
-  std::int64_t batches_held() const override { return batches_.held(); }
   EvalSums evaluate(const Stop& stop) override;
   std::vector<std::string> metrics() const override;
   std::string fingerprint() const override;
   void describe(RunInfo& info) const override;
 
  private:
-  std::shared_ptr<Module> model_;
   SharedDataset train_, test_;
   Loss loss_;
   Options o_;
-  TrainingBatches batches_;
   std::uint64_t content_;
 };
 

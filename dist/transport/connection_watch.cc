@@ -19,6 +19,7 @@
 #include "core/base/atomic_file.h"
 #include "core/base/error.h"
 #include "core/base/parse.h"
+#include "core/base/settings.h"
 
 namespace laconic::dist {
 namespace {
@@ -99,14 +100,14 @@ void ConnectionWatch::end(double seconds) const {
              !stopped.empty()    ? ranks_are(stopped, "is stopped", "are stopped")
              : !missing_.empty() ? ranks_are(missing_, "was not heard of", "were not heard of")
                                  : "one is stopped, or cannot be reached",
-             ". Raise --timeout if that is only slow",
+             ". Raise `timeout` if that is only slow",
              stopped.empty() ? "; laconic doctor --hosts A,B looks at the network between hosts." : "."));
   // One that was heard of may wait for the missing one, and say no more.
   const bool certain = !stopped.empty() || missing_.size() == 1;
   std::this_thread::sleep_for(
       std::chrono::milliseconds((rank == 0 ? 0 : 1500 + 250 * std::min(rank, 6)) + (certain ? 0 : 3000)));
   if (first_here_to_say("not all ranks are connected"))
-    std::fputs(concat("laconic: error: ", error.what(), "\n").c_str(), stderr);
+    std::fputs(concat("laconic: error: ", Settings::as_options(error.what()), "\n").c_str(), stderr);
   else
     std::this_thread::sleep_for(std::chrono::seconds(2));  // mpirun passes that on first
   std::_Exit(exit_code_of(error));

@@ -6,7 +6,7 @@
 
 namespace laconic::dist {
 
-/// Ends this process with a sentence and the exit code of LostRank, unless it is destroyed within so many seconds.
+/// Ends this process with a sentence and the exit code of LostRank, unless it is destroyed within `seconds`.
 /// Until all ranks are connected MPI's own calls wait for a process that is stopped, and nothing else ends them. The
 /// sentence names the ranks that are stopped on this machine, else those that were not heard of. One process says it.
 class ConnectionWatch {

@@ -17,9 +17,9 @@ using LinkDuration = std::chrono::nanoseconds;
 
 /// A worker's connection to the network.
 struct LinkSpec {
-  std::int64_t bits_per_second = 1'000'000'000;  ///< in each direction
-  LinkDuration latency{0};                       ///< from port to port, one way
-  LinkDuration jitter{0};                        ///< each message is late by up to so much more, drawn evenly
+  std::int64_t bits_per_second = 1'000'000'000;  ///< rate in each direction
+  LinkDuration latency{0};                       ///< time from port to port, one way
+  LinkDuration jitter{0};                        ///< the most that a message is late besides, drawn evenly
 
   /// Reads "RATE,LATENCY[,JITTER]", as 100mbit,1ms or 1gbit,50us,10us. Rates in bit, kbit, mbit, gbit per second (no
   /// unit: bit), times in ns, us, ms, s (no unit: s). `where` stands in errors, "--link". Throws UsageError.
@@ -33,14 +33,14 @@ class SwitchModel;
 /// The network of a whole run: one kind of link, and exceptions; or two kinds, inside hosts and between them.
 struct LinkOptions {
   LinkSpec all;
-  std::map<int, LinkSpec> of{};  ///< by rank
-  /// So many ranks share a host, from rank 0 on; the last host may have fewer. 0: each has a cable of its own, and
-  /// `between` has no meaning.
+  std::map<int, LinkSpec> of{};  ///< exceptions, by rank
+  /// The number of ranks that share a host, from rank 0 on; the last host may have fewer. 0: each has a cable of its
+  /// own, and `between` has no meaning.
   int per_host = 0;
   LinkSpec between{};  ///< the port that all ranks of a host share, for what leaves it or comes from another
 
   std::string to_string() const;  ///< "100 Mbit/s, 1 ms", exceptions and hosts behind it
-  /// The ports of so many ranks. Throws UsageError if an exception names a rank that is not there.
+  /// The ports of the ranks. Throws UsageError if an exception names a rank that is not there.
   SwitchModel model(int ranks) const;
 };
 
@@ -70,7 +70,7 @@ class SwitchModel {
     LinkTime at;
   };
 
-  /// ports : by rank.   hosts : one more port each, of so many ranks; none: each rank is on a host of its own
+  /// ports : by rank.   hosts : one more port for each host of per_host ranks; none: each rank is on a host of its own
   explicit SwitchModel(const std::vector<LinkSpec>& ports, const std::vector<LinkSpec>& hosts = {}, int per_host = 0);
 
   Id send(int from, int to, std::size_t bytes, LinkTime stamp);
@@ -100,7 +100,7 @@ class SwitchModel {
     LinkTime stamp;
     LinkDuration delay;
     bool started = false, left = false;               // its first, last segment was decided
-    LinkTime first_head{}, last_head{}, last_tail{};  // of segments decided: when they reach the receiver
+    LinkTime first_head{}, last_head{}, last_tail{};  // when the segments that were decided reach the receiver
     std::size_t last_bytes = 0;
   };
   struct Arrival {  // a segment on its way
@@ -121,11 +121,11 @@ class SwitchModel {
   void start_segment(Port& port, LinkTime at, std::vector<Event>& events);
   void arrive(const Arrival& segment, std::vector<Event>& events);
 
-  std::vector<Port> ports_;  // of the ranks, then of the hosts
+  std::vector<Port> ports_;  // the ranks' ports, then the hosts'
   const int ranks_, per_host_;
   std::map<Id, Message> messages_;
   std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> arrivals_;
-  std::vector<Event> at_once_;  // of messages to oneself
+  std::vector<Event> at_once_;  // events of messages to oneself
   std::map<std::pair<int, int>, std::uint64_t> count_;
   Id next_id_ = 1;
   std::uint64_t next_number_ = 0;

@@ -32,19 +32,19 @@ struct LinkedRank {
   struct Flight {
     int sender, receiver;
     std::size_t bytes;
-    Request* send;                    // until it is sent, or cancelled
+    Request* send;                    // null once it is sent or cancelled
     Receive receive{};                // once the bytes are there
-    std::vector<std::byte> buffer{};  // until then
-    std::exception_ptr error{};       // of the receiver
+    std::vector<std::byte> buffer{};  // the bytes until the receiver has asked
+    std::exception_ptr error{};       // the receiver's error
     std::optional<LinkTime> due{};    // once the model has told
     bool dropped = false;             // its receive was cancelled
   };
-  struct Channel {  // of one (sender, receiver, slot): at most one of the two holds anything
+  struct Channel {  // one (sender, receiver, slot): at most one of the two holds anything
     std::deque<SwitchModel::Id> sends;
     std::deque<Receive> receives;
   };
   std::unordered_map<std::uint64_t, Channel> incoming{};
-  std::multimap<LinkTime, Completion> completions{};  // for this rank's thread, at these times
+  std::multimap<LinkTime, Completion> completions{};  // due completions for this rank's thread
   LinkTime sleeps_until = LinkTime::min();
 };
 
@@ -67,7 +67,7 @@ class LinkedHub : public ThreadHub<LinkedRank> {
   SwitchModel model_;
   std::vector<SwitchModel::Event> events_;
   Flights flights_;
-  std::vector<std::vector<std::byte>> buffers_;  // to be used again: fresh memory costs more than the copy
+  std::vector<std::vector<std::byte>> buffers_;  // memory to use again: fresh memory costs more than the copy
   LinkUse use_;
 };
 

@@ -41,7 +41,7 @@ void LocalTransport::start(Request& request) {
     std::lock_guard lock(hub_->mutex);
     peer.completed.push_back({other.request, bytes, sending || !refused ? error : nullptr, std::move(copied)});
   }
-  peer.changed.notify_all();  // without the lock, which whoever wakes takes first
+  peer.changed.notify_all();  // the lock is free: the thread that wakes takes it first
   request.complete(bytes, sending && refused ? nullptr : error);
 }
 

@@ -14,17 +14,17 @@ struct LocalRank {
     Request* request;
     std::size_t bytes;
     std::exception_ptr error;
-    Event copied;  // of its device
+    Event copied;  // the copy, on its device
   };
   struct Posted {
     Request* request;
-    Event ready;  // of its device
+    Event ready;  // what its device had to do before
   };
-  struct Channel {  // of one (sender, receiver, slot): at most one of the two holds anything
+  struct Channel {  // one (sender, receiver, slot): at most one of the two holds anything
     std::deque<Posted> sends, receives;
   };
   std::unordered_map<std::uint64_t, Channel> incoming{};
-  std::vector<Completion> completed{};  // by others, for this rank's thread to take
+  std::vector<Completion> completed{};  // what others have completed, for this rank's thread to take
 };
 
 /// Workers that are threads of one process: for teaching, tests, and workers that share one device.

@@ -1,5 +1,6 @@
 #include "dist/transport/mpi.h"
 
+#include "core/base/settings.h"
 #include "dist/transport/single_copy.h"
 #include "dist/transport/socket_watch.h"
 
@@ -39,117 +40,13 @@ void check_mpi(int code, const char* call) {
 }
 
 /// MPI counts in int, and reads host memory.
-int count_of(std::size_t count, Device device, const char* what, const char* above) {
-  require<CommError>(count <= static_cast<std::size_t>(std::numeric_limits<int>::max()), "mpi: ", what, " of ", count,
-                     above);
-  require<CommError>(device == kCpu, "mpi: memory on ", device, " does not travel. Use --device cpu.");
-  return static_cast<int>(count);
-}
 int bytes_of(const Request& request) {
-  return count_of(request.size, request.device, "a message",
-                  " bytes is above MPI's 2 GiB. Use a collective that cuts it.");
+  require<CommError>(request.size <= static_cast<std::size_t>(std::numeric_limits<int>::max()), "mpi: a message of ",
+                     request.size, " bytes is above MPI's 2 GiB. Use a collective that cuts it.");
+  require<CommError>(request.device == kCpu, "mpi: memory on ", request.device,
+                     " does not travel. Use `device` cpu.");
+  return static_cast<int>(request.size);
 }
-
-const std::vector<std::string> kAlgorithms = {"",     "basic_linear",   "nonoverlapping", "recursive_doubling",
-                                              "ring", "segmented_ring", "rabenseifner"};  // by Open MPI's numbers
-
-/// An integer parameter of Open MPI. Communicators that are made keep to the values that hold then.
-class Setting {
- public:
-  explicit Setting(const char* name) {
-    int provided = 0, index = 0, count = 0;
-    if (MPI_T_init_thread(MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) return;
-    if (MPI_T_cvar_get_index(name, &index) == MPI_SUCCESS) MPI_T_cvar_handle_alloc(index, nullptr, &handle_, &count);
-  }
-  ~Setting() {
-    if (handle_ != MPI_T_CVAR_HANDLE_NULL) MPI_T_cvar_handle_free(&handle_);
-    MPI_T_finalize();
-  }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-
-  /// 0 if there is no such parameter.
-  int value() const {
-    int value = 0;  // Open MPI writes one byte of it if the parameter is a boolean
-    if (handle_ != MPI_T_CVAR_HANDLE_NULL) MPI_T_cvar_read(handle_, &value);
-    return value;
-  }
-  bool set(int value) { return handle_ != MPI_T_CVAR_HANDLE_NULL && MPI_T_cvar_write(handle_, &value) == MPI_SUCCESS; }
-
- private:
-  MPI_T_cvar_handle handle_ = MPI_T_CVAR_HANDLE_NULL;
-};
-
-/// MPI's own allreduce, for comparison (collective/allreduce.h names the algorithms). Every slot has an MPI
-/// communicator of its own: MPI matches collectives by the order in which they are called on one communicator, while
-/// operations of different slots may start in different orders on different ranks.
-class MpiNative {
- public:
-  explicit MpiNative(MPI_Comm base) : base_(base) {}
-  ~MpiNative() {
-    for (auto& [number, slot] : slots_) MPI_Comm_free(&slot.comm);
-  }
-  MpiNative(const MpiNative&) = delete;
-  MpiNative& operator=(const MpiNative&) = delete;
-
-  void prepare(int first, int count, const std::string& algorithm) {
-    const std::string kBlocking = "blocking:";
-    const bool blocking = algorithm == "blocking" || algorithm.rfind(kBlocking, 0) == 0;
-    const std::string name = algorithm.rfind(kBlocking, 0) == 0 ? algorithm.substr(kBlocking.size()) : "";
-    std::size_t number = 0;
-    while (number < kAlgorithms.size() && kAlgorithms[number] != name) ++number;
-    require<UsageError>((blocking || algorithm.empty()) && number < kAlgorithms.size(), "allreduce mpi: there is no ",
-                        algorithm,
-                        ". Open MPI has blocking, and blocking:A with A basic_linear, nonoverlapping, "
-                        "recursive_doubling, ring, segmented_ring or rabenseifner.");
-    const auto duplicate = [&] {
-      for (int i = first; i < first + count; ++i) {
-        Slot& slot = slots_[i];
-        if (slot.comm != MPI_COMM_NULL) MPI_Comm_free(&slot.comm);
-        check_mpi(MPI_Comm_dup(base_, &slot.comm), "MPI_Comm_dup");
-        slot.blocking = blocking;
-      }
-    };
-    if (number == 0) return duplicate();
-    const Setting rules("coll_tuned_use_dynamic_rules");
-    Setting choice("coll_tuned_allreduce_algorithm");
-    const int before = choice.value();
-    require<UsageError>(
-        rules.value() != 0 && choice.set(static_cast<int>(number)),
-        "allreduce mpi: Open MPI lets its algorithm be chosen (", algorithm,
-        ") only if it was told so when it started: laconic launch --mca coll_tuned_use_dynamic_rules 1.");
-    duplicate();
-    choice.set(before);
-  }
-
-  /// The request that MPI completes later, or none if it has completed `request` already.
-  MPI_Request start(Request& request) {
-    if (request.slot == 0 && !slots_.contains(0)) prepare(0, 1, "");  // operations of slot 0 come in one order
-    const auto found = slots_.find(request.slot);
-    require<UsageError>(found != slots_.end(), "allreduce mpi: slot ", request.slot,
-                        " was not prepared. Call prepare_native on all ranks first.");
-    const int elements = count_of(request.size / sizeof(float), request.device, "an allreduce",
-                                  " elements is above MPI's 2^31. Use --allreduce ring.");
-    MPI_Request handle = MPI_REQUEST_NULL;
-    const Slot& slot = found->second;
-    if (slot.blocking) {
-      check_mpi(MPI_Allreduce(MPI_IN_PLACE, request.data, elements, MPI_FLOAT, MPI_SUM, slot.comm), "MPI_Allreduce");
-      request.complete(request.size);
-    } else {
-      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, request.data, elements, MPI_FLOAT, MPI_SUM, slot.comm, &handle),
-                "MPI_Iallreduce");
-    }
-    return handle;
-  }
-
- private:
-  struct Slot {
-    MPI_Comm comm = MPI_COMM_NULL;
-    bool blocking = false;
-  };
-  MPI_Comm base_;
-  std::map<int, Slot> slots_;
-};
 
 constexpr std::size_t kSentAtOnce = kMessageBytes + 4096;  // MPI adds a header
 
@@ -179,11 +76,9 @@ class MpiTransport final : public Transport {
     meet(comm_, connecting);  // nobody leaves who would take one for lost that still waits for another
     all_over_tcp_ = size_ > 1 && watch_->look() >= size_ - 1;
     if (all_over_tcp_) ask_for_short_slices();  // a thread that polls must not
-    native_.emplace(comm_);
     set_window({.messages = 6, .small_bytes = 16 << 10});  // six of a ring's 64 KiB keep the kernel busy
   }
   ~MpiTransport() override {
-    native_.reset();
     for (auto& [rank, note] : told_)
       if (note.handle != MPI_REQUEST_NULL) MPI_Request_free(&note.handle);  // that rank takes none any more
     MPI_Comm_free(&notes_);
@@ -195,30 +90,22 @@ class MpiTransport final : public Transport {
 
   void start(Request& request) override {
     MPI_Request handle = MPI_REQUEST_NULL;
-    if (request.kind == Request::Kind::sum)
-      handle = native_->start(request);
-    else if (request.kind == Request::Kind::send)
+    if (request.kind == Request::Kind::send)
       check_mpi(MPI_Isend(request.data, bytes_of(request), MPI_BYTE, request.peer, request.slot, comm_, &handle),
                 "MPI_Isend");
     else
       check_mpi(MPI_Irecv(request.data, bytes_of(request), MPI_BYTE, request.peer, request.slot, comm_, &handle),
                 "MPI_Irecv");
-    if (request.done) return;
     handles_.push_back(handle);
     requests_.push_back(&request);
-  }
-
-  bool has_sums() const override { return true; }
-  void prepare_sums(int first, int count, const std::string& algorithm) override {
-    native_->prepare(first, count, algorithm);
   }
 
   void cancel_started(Request& request) override {
     for (std::size_t i = 0; i < requests_.size(); ++i) {
       if (requests_[i] != &request) continue;
-      // Open MPI cancels receives only. A send that nobody takes, or MPI's own allreduce, is left to MPI: its memory
-      // must stay, which holds because a failed rank ends the processes.
-      // So is a receive that a message has begun to fill: its sender may be the rank that is gone.
+      // Open MPI cancels receives only. A send that nobody takes is left to MPI, and so is a receive that a message has
+      // begun to fill: its sender may be gone. Their memory must stay, which holds because a failed rank ends the
+      // processes.
       if (request.kind == Request::Kind::recv) {
         MPI_Cancel(&handles_[i]);
         int ended = 0;
@@ -273,7 +160,8 @@ class MpiTransport final : public Transport {
     if (silent.all) return "No machine acknowledges anything: this one's own cable may be out. ";
     std::string names;
     for (const std::string& ip : silent.machines) names += (names.empty() ? "" : ", ") + ip;
-    return concat(names, " acknowledges nothing: that machine or its cable is gone. If neither is, see laconic doctor --hosts. ");
+    return concat(
+        names, " acknowledges nothing: that machine or its cable is gone. If neither is, see laconic doctor --hosts. ");
   }
 
   std::optional<Note> hear() override {
@@ -296,7 +184,7 @@ class MpiTransport final : public Transport {
     std::this_thread::sleep_for(std::chrono::milliseconds(!says_it     ? 6000
                                                           : rank_ == 0 ? 0
                                                                        : 1500 + 250 * std::min(rank_, 6)));
-    if (says_it) std::fprintf(stderr, "laconic: error: %s\n", reason.c_str());
+    if (says_it) std::fprintf(stderr, "laconic: error: %s\n", Settings::as_options(reason).c_str());
     std::fflush(stderr);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // let mpirun pass it on before its own message
     MPI_Abort(MPI_COMM_WORLD, exit_code);
@@ -315,7 +203,7 @@ class MpiTransport final : public Transport {
   static constexpr double kUnacknowledgedSeconds =
       1;  // a kernel that is there acknowledges within 0.2 s and a round trip
 
-  /// A word to every other rank, and one from each: whoever is missing is known at any time.
+  /// A word to every other rank, and one from each: it is known at any time which ranks are missing.
   void meet(MPI_Comm comm, ConnectionWatch* connecting) const {
     const int others = size_ - 1;
     char out = 0;
@@ -379,7 +267,7 @@ class MpiTransport final : public Transport {
       const auto at = static_cast<std::size_t>(indices_[i]);
       Request& request = *std::exchange(requests_[at], nullptr);
       const int error = code == MPI_ERR_IN_STATUS ? statuses_[i].MPI_ERROR : MPI_SUCCESS;
-      std::size_t bytes = request.size;  // a sum's may be more than an int holds
+      std::size_t bytes = request.size;
       if (request.kind == Request::Kind::recv && error == MPI_SUCCESS) {
         int came = 0;
         MPI_Get_count(&statuses_[i], MPI_BYTE, &came);
@@ -420,16 +308,15 @@ class MpiTransport final : public Transport {
 
   MPI_Comm comm_ = MPI_COMM_NULL, notes_ = MPI_COMM_NULL;
   std::map<int, Told> told_;  // the last note to each rank
-  std::optional<MpiNative> native_;
   int rank_ = 0, size_ = 1;
   std::unique_ptr<SocketWatch> watch_;
   bool all_over_tcp_ = false;
-  int quiet_passes_ = 0;  // in which nothing moved
+  int quiet_passes_ = 0;  // passes in which nothing moved
   Clock::time_point quiet_since_;
   int found_ = 0;                     // completed by wait(), not reported yet
-  std::vector<MPI_Request> handles_;  // the same order as requests_
+  std::vector<MPI_Request> handles_;  // in the order of requests_
   std::vector<Request*> requests_;
-  bool waited_in_vain_ = false;  // for a receive that has begun: one wait is enough for all of them
+  bool waited_in_vain_ = false;  // one wait for a receive that has begun is enough for all of them
   std::vector<int> indices_;
   std::vector<MPI_Status> statuses_;
   std::mutex mutex_;

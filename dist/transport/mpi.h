@@ -13,7 +13,7 @@ bool mpi_built_in();  ///< whether this build has MPI
 /// The Open MPI that this process has loaded. Both are empty if the build has none.
 struct MpiLibrary {
   std::string version;  ///< "4.1.4"
-  std::string path;     ///< of its file
+  std::string path;     ///< its file
 };
 MpiLibrary mpi_library();
 

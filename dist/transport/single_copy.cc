@@ -44,8 +44,8 @@ bool refuses_single_copy() {
 
 void avoid_single_copy() {
   if (same_user_namespace(::getpid(), ::getppid()) && !refuses_single_copy()) return;
-  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);  // of Open MPI 4, which knows no other
-  setenv("OMPI_MCA_smsc", "^cma", 0);                             // since 5, likewise
+  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);  // Open MPI 4 knows this one alone
+  setenv("OMPI_MCA_smsc", "^cma", 0);                             // Open MPI 5
 }
 
 }  // namespace laconic::dist

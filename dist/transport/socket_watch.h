@@ -8,7 +8,7 @@ namespace laconic::dist {
 
 /// One end of a TCP connection.
 struct SocketAddress {
-  std::string ip{};  ///< as inet_ntop writes it
+  std::string ip{};  ///< text of inet_ntop
   std::uint16_t port = 0;
   friend bool operator==(const SocketAddress&, const SocketAddress&) = default;
 };
@@ -39,7 +39,7 @@ class SocketWatch {
   void sleep(double at_most_seconds);
   /// Other ends, as inet_ntop writes them.
   struct Silent {
-    std::vector<std::string> machines{};  ///< that have not acknowledged for so long what was sent to them
+    std::vector<std::string> machines{};  ///< machines that have not acknowledged what was sent to them
     bool all = false;                     ///< there are several, and none has
   };
   /// A process that is stopped still acknowledges, by its kernel.
@@ -50,7 +50,7 @@ class SocketWatch {
   const std::optional<int> type_of_service_;
   int epoll_ = -1, event_ = -1;
   std::vector<int> known_;    // sorted: descriptors seen, watched or not
-  std::vector<int> watched_;  // those of them
+  std::vector<int> watched_;  // the known ones that are watched
 };
 
 }  // namespace laconic::dist

@@ -12,7 +12,7 @@ class Transport;
 
 /// Carries messages that lie in a device's memory over a network that moves host memory only. A send is copied down
 /// by the device in the order of its work, and posted when it is there; a receive is copied up when it has come, and
-/// is complete then: the copy comes before what is asked of the device next. A sum goes both ways. Nothing here waits.
+/// is complete then: the copy comes before what is asked of the device next. Nothing here waits.
 /// A request that only waits for its device stands in the same row.
 /// Used by the transport that holds it, on its thread.
 class Staging {
@@ -37,11 +37,11 @@ class Staging {
 
  private:
   struct Message {
-    Request* request;  // as posted here
+    Request* request;  // the request that was posted here
     int priority;
     Pinned memory{};
     Event copied{};
-    Request carried{};  // as the transport sees it
+    Request carried{};  // the request that the transport sees
   };
   struct Retired {  // a copy to or from it may be under way
     Pinned memory;
@@ -54,7 +54,7 @@ class Staging {
   std::deque<std::unique_ptr<Message>> copying_;  // on their way down, in the order of posting
   std::vector<std::unique_ptr<Message>> posted_;
   std::deque<Retired> retired_;
-  std::vector<Pinned> abandoned_;  // what was cancelled, but for receives: the network may still use it
+  std::vector<Pinned> abandoned_;  // memory of cancelled sends, which the network may still use
 };
 
 }  // namespace laconic::dist

@@ -32,7 +32,7 @@ struct ThreadHub {
   struct Rank : State {
     std::condition_variable changed{};
     bool woken = false;
-    std::deque<Note> notes{};  // that came
+    std::deque<Note> notes{};  // notes that came
   };
   Rank& at(int rank) { return *ranks[static_cast<std::size_t>(rank)]; }
   /// Where `sender` leaves what it gives to `receiver` in a slot; kept with the receiver.
@@ -75,7 +75,7 @@ class ThreadTransport : public Transport {
     hub_->at(rank).notes.push_back({rank_, note});
   }
   auto& own() const { return hub_->at(rank_); }
-  /// Where a request of this rank meets that of its peer.
+  /// Where a request of this rank meets its peer's.
   auto& channel_of(const Request& request) const {
     return request.kind == Request::Kind::send ? hub_->channel(rank_, request.peer, request.slot)
                                                : hub_->channel(request.peer, rank_, request.slot);
@@ -84,7 +84,7 @@ class ThreadTransport : public Transport {
   void require_world() const {
     if (hub_->aborted) throw CommError(hub_->reason);
   }
-  /// For the receiver; so many bytes were sent to it.
+  /// The receiver's error; `bytes` were sent to it.
   static std::exception_ptr too_long(const char* network, std::size_t bytes, int receiver, const Request& receive) {
     return std::make_exception_ptr(CommError(
         concat(network, ": rank ", receive.peer, " sent ", bytes, " bytes to rank ", receiver, ", which has room for ",

@@ -145,23 +145,6 @@ Transfer TransportCommunicator::post(Request::Kind kind, int peer, Slice<std::by
   return start(kind, group_.empty() ? peer : group_[static_cast<std::size_t>(peer)], slot_, memory);
 }
 
-void TransportCommunicator::require_sums() const {
-  require<UsageError>(
-      shared_->transport.has_sums() && group_.empty(),
-      "allreduce mpi: workers that are threads of one process, and groups of ranks, have no collectives "
-      "of MPI. Start the program by laconic launch, or use --allreduce ring.");
-}
-
-void TransportCommunicator::prepare_sums(int first, int count, const std::string& algorithm) {
-  require_sums();
-  shared_->transport.prepare_sums(first, count, algorithm);
-}
-
-Transfer TransportCommunicator::sum(Slice<float> x) {
-  require_sums();
-  return start(Request::Kind::sum, rank_, slot_ / kSlotsPerOperation, x.bytes());  // prepared by operation, not channel
-}
-
 std::unique_ptr<Communicator> TransportCommunicator::subgroup(std::span<const int> ranks) {
   std::vector<int> group;
   int own = -1;

@@ -29,7 +29,7 @@ struct Note {
 /// the most urgent first, until a place is free. A message of up to small_bytes never waits: it is sent at once.
 struct SendWindow {
   int messages = 0;                    ///< places for large messages; 0: everything is handed over at once
-  std::size_t small_bytes = 64 << 10;  ///< up to so many need no place
+  std::size_t small_bytes = 64 << 10;  ///< messages of up to this size need no place
   double stall_seconds = 1;            ///< when no send ends for so long, the oldest gives its place away
 };
 
@@ -58,12 +58,6 @@ class Transport {
   /// Whether another thread may do the communication thread's work for a while; never two at once.
   virtual bool any_thread() const { return true; }
 
-  /// Whether it carries out Request::Kind::sum, whose slot is the operation's.
-  virtual bool has_sums() const { return false; }
-  /// Makes slots [first, first + count) ready for that. Collective and blocking: all ranks call it for the same slots
-  /// in the same order. `algorithm`: "" for the vendor's choice; what else there is says prepare_native.
-  virtual void prepare_sums(int /*first*/, int /*count*/, const std::string& /*algorithm*/) {}
-
   /// Before the first send. A transport sets what suits its network; tests and benches try others.
   void set_window(SendWindow window) { window_ = window; }
 
@@ -84,7 +78,7 @@ class Transport {
   virtual void abort(const std::string& reason, int exit_code) = 0;
 
   /// Notes: a few lines to another rank beside all messages, so that ranks that wait too long tell each other why
-  /// (WaitWatch). They may be lost. No wait() ends for one: whoever expects them looks from time to time.
+  /// (WaitWatch). They may be lost. No wait() ends for one: a rank that expects them looks from time to time.
   void tell(int rank, const std::string& note) {
     count_sent({.messages = 1, .bytes = note.size()});
     start_tell(rank, note);
@@ -104,7 +98,7 @@ class Transport {
   /// How long large messages (SendWindow) were with the network, until it had taken them: a slow link takes long. Those
   /// of one that has no window are not counted. From any thread.
   double sending_seconds() const { return sending_seconds_.load(std::memory_order_relaxed); }
-  /// So much more was, here or beside this transport. From any thread.
+  /// Counts what was handed over here, or beside this transport. From any thread.
   void count_sent(Traffic more) {
     messages_.fetch_add(more.messages, std::memory_order_relaxed);
     bytes_.fetch_add(more.bytes, std::memory_order_relaxed);
@@ -145,7 +139,7 @@ class Transport {
   std::deque<Queued> queue_;      // sends that wait for a place, the next one first
   std::vector<Request*> placed_;  // large sends that hold a place, the oldest first
   Clock::time_point moved_{};     // when a place was last taken or given back
-  std::optional<Clock::time_point> sending_since_{};  // while one holds a place
+  std::optional<Clock::time_point> sending_since_{};  // when the first of those that hold a place took it
   std::atomic<double> sending_seconds_{0};
   std::atomic<std::uint64_t> messages_{0}, bytes_{0};
   Staging staging_{*this};
@@ -172,11 +166,6 @@ class TransportCommunicator final : public Communicator {
   void count_buffer(std::ptrdiff_t bytes) override { shared_->transport.count_buffer(bytes); }
   void cancel() override;
 
-  /// The transport's own sums; see dist/collective/allreduce.h. Throw UsageError if it has none, or if this is a
-  /// subgroup.
-  void prepare_sums(int first, int count, const std::string& algorithm);
-  Transfer sum(Slice<float> x);
-
   /// "waits for rank 3 (up to 4096 bytes to come) and 2 more transfers; 8192 bytes came and 0 went so far, in 2
   /// and 0 messages"; "" if no transfer is under way.
   std::string waits_for() const;
@@ -195,7 +184,6 @@ class TransportCommunicator final : public Communicator {
       : shared_(std::move(shared)), group_(std::move(group)), rank_(rank), slot_(slot) {}
   Transfer post(Request::Kind kind, int peer, Slice<std::byte> memory) override;
   Transfer start(Request::Kind kind, int world_peer, int slot, Slice<std::byte> memory);
-  void require_sums() const;
 
   const std::shared_ptr<Shared> shared_;
   const std::vector<int> group_;  // world ranks; empty: all

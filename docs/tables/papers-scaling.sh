@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the papers measured, simulated from the times that they state: the tables "The papers' figures" of docs/simulate.md. From the
+# What the papers measured, simulated from the times that they state: "The papers' figures" of docs/simulate.md. From the
 # project's folder; three minutes. The rate of computing gives the paper's time for forward and backward, and --sum-rate its time for
 # adding. An argument stands in place of --markdown: --json prints objects.
 set -euo pipefail

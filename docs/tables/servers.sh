@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Parameter servers on cables: the tables "On cables" of docs/papers/slim-dp.md and docs/papers/layer-dropping.md, and that of
-# ResNet-50 in docs/performance.md. As root, from the project's folder; three quarters of an hour.
+# Parameter servers on cables: the tables "On cables" of docs/papers/slim-dp.md and docs/papers/layer-dropping.md, and
+# ResNet-50 of docs/figures/servers.csv. As root, from the project's folder; three quarters of an hour.
 set -euo pipefail
 export LACONIC_NET_BURST=150kb
 measure() {

@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "core/ops/reshape.h"
-#include "layers/attention.h"
 #include "layers/sequential.h"
 #include "layers/stateless.h"
 #include "layers/weighted.h"

@@ -22,7 +22,7 @@ class GPT final : public Module {
     int vocabulary = 0, layers = 4, heads = 4;
     int width = 128;    ///< a multiple of heads
     int block = 64;     ///< the most tokens that a text can have
-    float dropout = 0;  ///< of embeddings, attention's probabilities and the results of both branches
+    float dropout = 0;  ///< the share of embeddings, attention's probabilities and both branches' results
   };
   explicit GPT(Options o);
   const Options& options() const { return o_; }

@@ -32,8 +32,10 @@ const std::vector<LanguageRecipe>& language_recipes() {
   // clang-format off
   static const std::vector<LanguageRecipe> kRecipes = {
       {"lstm-small", {.vocabulary = 10000, .hidden = 200, .range = 0.1f}, 20, 20, 13, 20, 0.25, 4, 2},
-      {"lstm-medium", {.vocabulary = 10000, .hidden = 650, .dropout = 0.5f, .range = 0.05f}, 35, 20, 39, 35, 0.143, 6, 1.2},
-      {"lstm-large", {.vocabulary = 10000, .hidden = 1500, .dropout = 0.65f, .range = 0.04f}, 35, 20, 55, 35, 0.286, 14, 1.15},
+      {"lstm-medium", {.vocabulary = 10000, .hidden = 650, .dropout = 0.5f, .range = 0.05f}, 35, 20, 39, 35, 0.143, 6,
+       1.2},
+      {"lstm-large", {.vocabulary = 10000, .hidden = 1500, .dropout = 0.65f, .range = 0.04f}, 35, 20, 55, 35, 0.286, 14,
+       1.15},
       {"lstm-650", {.vocabulary = 10000, .hidden = 650, .dropout = 0.5f, .tied = true}, 35, 20, 40, 20, 0.25, 0, 0},
       {"lstm-1500", {.vocabulary = 10000, .hidden = 1500, .dropout = 0.65f, .tied = true}, 35, 20, 40, 20, 0.25, 0, 0},
   };

@@ -16,9 +16,9 @@ class LanguageModel final : public Stateful<LSTM::State> {
  public:
   struct Options {
     int vocabulary = 0;
-    int hidden = 0;  ///< also the width of the embedding
+    int hidden = 0;  ///< units of a layer, and the width of the embedding
     int layers = 2;
-    float dropout = 0;  ///< of the embedding's output and of every LSTM layer's: by stream and word
+    float dropout = 0;  ///< the share of the embedding's output and of each LSTM layer's; drawn by stream and word
     bool tied = false;  ///< the decoder's weight is the embedding's
     /// Everything ~ Uniform(-range, range), as Zaremba et al. 0: as PyTorch's example word_language_model: embedding
     /// and decoder ~ Uniform(-0.1, 0.1), the decoder's bias 0, the LSTM as layers/recurrent.h.
@@ -47,7 +47,7 @@ struct LanguageRecipe {
   std::int64_t bptt;             ///< words per step
   std::int64_t batch;            ///< streams
   std::int64_t epochs;
-  double lr, clip_norm;          ///< of the mean over all words of a step
+  double lr, clip_norm;  ///< rate and norm for the mean over all words of a step
   /// Zaremba et al.: the rate is divided by `decay` before every epoch behind `full_epochs`. 0: by 4 (PyTorch's
   /// example) when the validation loss has not fallen.
   std::int64_t full_epochs;

@@ -53,7 +53,7 @@ std::shared_ptr<Module> vgg16(const Vgg16Options& options = {});
 std::shared_ptr<Module> vgg16_32(int classes);
 
 struct ResNetOptions {
-  std::array<int, 4> blocks{2, 2, 2, 2};  ///< of each stage
+  std::array<int, 4> blocks{2, 2, 2, 2};  ///< blocks of each stage
   bool bottleneck = false;                ///< blocks of 1x1, 3x3, 1x1 convolutions, the last four times as wide
   bool v1 = false;  ///< bottlenecks halve the image in their first 1x1, as published; else in the 3x3 ("v1.5")
   int classes = 1000;
@@ -84,7 +84,7 @@ struct GoogLeNetOptions {
 /// With auxiliary heads, behind inception4a and inception4d: 13,378,280 and 13,004,888; their losses weigh 0.3.
 ///   x : [N, 3, 224, 224], or smaller, down to 47 x 47 (with heads 80 x 80), torchvision's to 33 x 33 -> [N, classes]
 ///   names    torchvision's: conv1.conv.weight, inception3a.branch2.0.conv.weight, aux1.fc1.weight, fc.weight, …
-///   initial values   batch_norm: torchvision's, weights ~ Normal(0, 0.01^2). published: the paper has none; those of
+///   initial values   batch_norm: torchvision's, weights ~ Normal(0, 0.01^2). published: the paper has none; as in
 ///            Caffe's model, weights init::xavier, biases 0.2 (0 in the layers that predict)
 ///   source   Szegedy et al. 2015, "Going deeper with convolutions", Table 1; Caffe's bvlc_googlenet for what it leaves
 ///            open (windows rounded up, normalisation before the second convolution and behind the third, k = 1)

@@ -43,7 +43,7 @@ class PadShortcut final : public Module {
   int channels_;
 };
 
-/// fan : channels by which initial values go, those of the output (He et al. 2015, eq. 14) or the input (eq. 10)
+/// fan : channels by which initial values go, of the output (He et al. 2015, eq. 14) or of the input (eq. 10)
 Conv2d::Options convolution(int in, int out, int kernel, int stride, int fan) {
   return {.in = in,
           .out = out,

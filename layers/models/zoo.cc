@@ -11,6 +11,12 @@ namespace {
 std::vector<ModelInfo> of_laconic() {
   using namespace models;
   const Shape mnist{1, 28, 28}, cifar{3, 32, 32}, imagenet{3, 224, 224};
+  const auto residual = [](std::array<int, 4> blocks, bool bottleneck) {
+    return [=](const ModelOptions& o) { return resnet({blocks, bottleneck, o.resnet_v1, o.classes}); };
+  };
+  const auto inception = [](bool batch_norm) {
+    return [=](const ModelOptions& o) { return googlenet({batch_norm, o.auxiliary_heads, o.classes}); };
+  };
   std::vector<ModelInfo> all = {
       {"lenet", mnist, 10, [](auto& o) { return lenet(o.classes); }},
       {"hdc", mnist, 10, [](auto& o) { return hdc(o.classes); }},
@@ -26,38 +32,17 @@ std::vector<ModelInfo> of_laconic() {
       {"alexnet-ungrouped", {3, 227, 227}, 1000, [](auto& o) { return alexnet_ungrouped({.classes = o.classes}); }},
       {"vgg16", imagenet, 1000, [](auto& o) { return vgg16({.batch_norm = false, .classes = o.classes}); }},
       {"vgg16_bn", imagenet, 1000, [](auto& o) { return vgg16({.batch_norm = true, .classes = o.classes}); }},
-      {"resnet18", imagenet, 1000,
-       [](auto& o) {
-         return resnet({{2, 2, 2, 2}, false, false, o.classes});
-       }},
-      {"resnet34", imagenet, 1000,
-       [](auto& o) {
-         return resnet({{3, 4, 6, 3}, false, false, o.classes});
-       }},
-      {"resnet50", imagenet, 1000,
-       [](auto& o) {
-         return resnet({{3, 4, 6, 3}, true, o.resnet_v1, o.classes});
-       },
-       true},
-      {"resnet101", imagenet, 1000,
-       [](auto& o) {
-         return resnet({{3, 4, 23, 3}, true, o.resnet_v1, o.classes});
-       },
-       true},
-      {"googlenet", imagenet, 1000,
-       [](auto& o) {
-         return googlenet({false, o.auxiliary_heads, o.classes});
-       },
-       false, true},
+      {"resnet18", imagenet, 1000, residual({2, 2, 2, 2}, false)},
+      {"resnet34", imagenet, 1000, residual({3, 4, 6, 3}, false)},
+      {"resnet50", imagenet, 1000, residual({3, 4, 6, 3}, true), true},
+      {"resnet101", imagenet, 1000, residual({3, 4, 23, 3}, true), true},
+      {"googlenet", imagenet, 1000, inception(false), false, true},
       // Its published weights came from TensorFlow, whose pixels were in [-1, 1]; torchvision's transform_input undoes
       // ImageNet's scale.
       {.name = "googlenet-torchvision",
        .input = imagenet,
        .classes = 1000,
-       .build =
-           [](auto& o) {
-             return googlenet({true, o.auxiliary_heads, o.classes});
-           },
+       .build = inception(true),
        .has_auxiliary_heads = true,
        .pixels = PixelScale{{0.5f, 0.5f, 0.5f}, {0.5f, 0.5f, 0.5f}}},
   };

@@ -12,8 +12,8 @@ namespace laconic {
 
 struct ModelOptions {
   int classes = 0;               ///< 0: the model's own
-  bool resnet_v1 = false;        ///< of resnet50 and 101: the stride in the first 1x1, as published, not in the 3x3
-  bool auxiliary_heads = false;  ///< of the GoogLeNets (layers/loss.h)
+  bool resnet_v1 = false;        ///< the stride of resnet50 and 101 in the first 1x1, as published, not in the 3x3
+  bool auxiliary_heads = false;  ///< the heads of the GoogLeNets (layers/loss.h)
 };
 
 /// What a network sees of a pixel x in 0 … 255: (x/255 - mean) / std, by channel.
@@ -24,7 +24,7 @@ struct PixelScale {
 /// A model that programs know by name.
 struct ModelInfo {
   std::string name;
-  Shape input;       ///< of one sample: [3, 32, 32]; of a language model, a stream's words in one step: [35]
+  Shape input;       ///< one sample's shape: [3, 32, 32]; a language model's is a stream's words in one step: [35]
   int classes = 10;  ///< outputs unless asked otherwise; of a language model the vocabulary
   std::function<std::shared_ptr<Module>(const ModelOptions&)> build;  ///< classes are not 0
   bool has_v1 = false, has_auxiliary_heads = false;                   ///< those options are for it

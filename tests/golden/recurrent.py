@@ -87,15 +87,4 @@ for kind in ("LSTM", "GRU", "RNN"):
     recurrent(kind, 4, 3, 2, 5, 1, bidirectional=True)
     recurrent(kind, 7, 2, 3, 4, 2, bidirectional=True)
 
-for mode in ("mean", "sum"):
-    i = str(len(cases))
-    module = nn.EmbeddingBag(6, 4, mode=mode)
-    x = torch.randint(0, 6, (3, 5))
-    y = module(x)
-    dy = torch.randn(y.shape)
-    y.backward(dy)
-    keep(i + ".x", x), keep(i + ".y", y), keep(i + ".dy", dy)
-    keep_module(i, module)
-    cases.append({"layer": "EmbeddingBag", "in": 6, "hidden": 4, "layers": 1, "mode": mode})
-
 write("recurrent.safetensors")

@@ -236,46 +236,6 @@ void parts(Worker& w) {
     }
 }
 
-/// MPI's own allreduce by every algorithm, many in flight, started in another order on every rank.
-void native(Worker& w) {
-  for (const char* algorithm :
-       {"", "blocking", "blocking:ring", "blocking:recursive_doubling", "blocking:rabenseifner"}) {
-    constexpr int kOperations = 12;
-    const int slots = w.engine.reserve_slots(kOperations);
-    w.engine.run("prepare", [&](Communicator& comm) { return prepare_native(comm, slots, kOperations, algorithm); });
-    std::vector<std::vector<float>> x(kOperations);
-    std::vector<Ticket> tickets;
-    for (int j = 0; j < kOperations; ++j) {
-      const bool blocking = *algorithm != 0;  // those must start in one order
-      const int i = blocking ? j : (j * 7 + w.rank * 5) % kOperations;
-      auto& mine = x[static_cast<std::size_t>(i)];
-      mine.assign(static_cast<std::size_t>(1000 * i), static_cast<float>(i + w.rank));
-      tickets.push_back(
-          w.engine.submit({.name = "mpi", .slot = slots + i, .priority = 0, .body = [&mine](Communicator& comm) {
-                             return native_allreduce(comm, slice(mine));
-                           }}));
-    }
-    for (const Ticket& ticket : tickets) w.engine.wait(ticket);
-    for (int i = 0; i < kOperations; ++i)
-      expect_all(static_cast<float>(w.size * i + w.size * (w.size - 1) / 2), x[static_cast<std::size_t>(i)],
-                 concat("MPI ", algorithm, " ", i));
-  }
-  float one = 1;
-  const Slice<float> x(&one, 1);
-  w.engine.run("mpi", [&](Communicator& comm) { return native_allreduce(comm, x); });
-  expect(one == static_cast<float>(w.size), "MPI on slot 0 gave ", one);
-  if (w.size == 1) return;
-  try {
-    const int slot = w.engine.reserve_slots(1);
-    const Ticket ticket = w.engine.submit({.name = "mpi", .slot = slot, .priority = 0, .body = [&](Communicator& comm) {
-                                             return native_allreduce(comm, x);
-                                           }});
-    w.engine.wait(ticket);
-    expect(false, "a slot that was not prepared was taken");
-  } catch (const UsageError&) {
-  }
-}
-
 /// Memory of a CUDA device, where there is one: what was asked of it just before travels, and what is asked next sees
 /// what came. Threads give the same bits.
 void device_memory(Worker& w) {
@@ -310,14 +270,6 @@ void device_memory(Worker& w) {
     return all;
   };
   expect_what_threads_get(w, "device memory", summed(w.engine), summed);
-
-  const std::vector<float> ones(5000, static_cast<float>(1 + w.rank));
-  const Tensor x = Tensor::zeros({5000}, DType::f32, device);
-  add_in_place(x.slice(), Tensor::of(x.shape(), std::span<const float>(ones), device).slice());
-  w.engine.run(
-      "mpi", [&](Communicator& comm) { return native_allreduce(comm, x.slice()); }, device);
-  for (const float v : x.to_vector())
-    expect(v == static_cast<float>(w.size * (w.size + 1) / 2), "MPI's own allreduce of device memory gave ", v);
 }
 
 /// Twelve steps of a strategy that sends a choice of elements; the parameters that they lead to.
@@ -356,16 +308,14 @@ std::vector<float> trained(Engine& engine, const std::string& sync, const Sparse
 
 /// Over MPI and over threads the same bits, on all ranks.
 void sparse_strategies(Worker& w) {
-  SparseOptions plain{.density = 0.02, .selector = "exact", .dense_below = 2000}, packed = plain, split = plain,
-                                                                                  signs = plain;
-  packed.delta = true, packed.selector = "sampled", split.split = true, signs.quantised = true;
+  SparseOptions plain{.density = 0.02, .selector = "exact", .dense_below = 2000}, packed = plain, signs = plain;
+  packed.delta = true, packed.selector = "sampled", signs.quantised = true;
   signs.warmup = Warmup::parse("dense:1", "");
   for (const auto& [sync, sparse] : {std::pair{"redsync", plain},
                                      {"redsync", packed},
-                                     {"redsync", split},
                                      {"redsync", signs},
                                      {"dgc", plain},
-                                     {"topk", split},
+                                     {"topk", plain},
                                      {"randomk", plain}}) {
     const OnARank body = [&, sync = sync, &sparse = sparse](Engine& engine) { return trained(engine, sync, sparse); };
     expect_what_threads_get(w, sync, body(w.engine), body);
@@ -384,28 +334,18 @@ void scenario(const std::string& name, Worker& w) {
     } else {
       std::this_thread::sleep_for(std::chrono::seconds(60));
     }
-  } else if (name == "native") {
-    const int slot = w.engine.reserve_slots(1);
-    w.engine.run("prepare", [&](Communicator& comm) { return prepare_native(comm, slot, 1, ""); });
-    if (w.rank == w.size - 1) raise(SIGSTOP);
-    std::vector<float> x(300'000);
-    w.engine.wait(w.engine.submit({.name = "waiting in vain", .slot = slot, .body = [&x](Communicator& comm) {
-                                     return native_allreduce(comm, slice(x));
-                                   }}));
   } else if (name == "stopped" || name == "killed") {
     w.engine.run("hello", barrier);
     if (w.rank == w.size - 1) raise(name == "stopped" ? SIGSTOP : SIGKILL);
     w.engine.run("waiting in vain", barrier);
   } else if (name == "again") {
     small_collectives(w);
-    native(w);
   } else {
     allreduce_matches(w);
     codecs_match(w);
     many_in_flight(w);
     small_collectives(w);
     parts(w);
-    native(w);
     device_memory(w);
     sparse_strategies(w);
   }
@@ -430,12 +370,9 @@ extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to,
 int main(int argc, char** argv) {
   using namespace laconic::dist;
   const std::string name = argc > 1 ? argv[1] : "all";
-  setenv("OMPI_MCA_coll_tuned_use_dynamic_rules", "1", 1);  // so that MPI's algorithms can be chosen
   try {
     int rank = 0;
-    const double timeout = name == "timeout"                                               ? 4.0
-                           : name == "stopped" || name == "native" || name == "connecting" ? 3.0
-                                                                                           : 60.0;
+    const double timeout = name == "timeout" ? 4.0 : name == "stopped" || name == "connecting" ? 3.0 : 60.0;
     const auto play = [&](const std::string& scene) {
       const char* const own = std::getenv("OMPI_COMM_WORLD_RANK");
       hangs_while_it_connects = name == "connecting" && own && std::string(own) == "1";

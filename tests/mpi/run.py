@@ -2,7 +2,7 @@
 """Runs the MPI test program under mpirun: run.py PROGRAM RANKS SCENARIO. Exit code 77 (skipped) without mpirun.
 
 all           must print ok and exit with 0
-fingerprint, error, timeout, stopped, native, connecting, killed   must end all ranks: the expected exit code, and the
+fingerprint, error, timeout, stopped, connecting, killed   must end all ranks: the expected exit code, and the
 first line on stderr is the expected sentence
 """
 import os
@@ -19,8 +19,6 @@ EXPECTED = {
                r"\. Rank 1 computes; ",
     "stopped": r"laconic: error: engine: rank \d of \d saw nothing move for 3 s: waiting in vain waits for rank \d .*"
                r"There is no sign of life from rank 2 since \d+ s",
-    "native": r"laconic: error: engine: rank \d of \d saw nothing move for 3 s: waiting in vain .*"
-              r"There is no sign of life from rank 2 since \d+ s",
     "connecting": r"laconic: error: mpi: not all ranks are connected after 3 s: rank 1 was not heard of\. ",
     "killed": r"",  # mpirun sees it at once, ends the others, and says so
 }
@@ -74,7 +72,7 @@ first = next((line for line in err.splitlines() if line.strip() and not noise.ma
 if code != EXIT_CODES.get(scenario, LOST_RANK) or not re.match(EXPECTED[scenario], first):
     sys.exit(f"run.py: exit code {code}, first line '{first}', expected /{EXPECTED[scenario]}/")
 listed = len(re.findall(r"^  rank \d: ", err, re.M))
-if scenario in ("timeout", "stopped", "native") and (listed == 0 or listed % int(ranks)):
+if scenario in ("timeout", "stopped") and (listed == 0 or listed % int(ranks)):
     sys.exit("run.py: the list does not name every rank")
 # Two ranks may come to their time-outs before mpirun has ended one of them.
 sentences = re.findall(r"laconic: error:.*", err)

@@ -3,7 +3,7 @@
 
     hosts.py BUILD/apps
 
-all well; one cable of 10 Mb/s among those of 100; Docker's bridge, which has one network on all hosts and joins none;
+rates, of which one cable's is lower; Docker's bridge, which has one network on all hosts and joins none;
 long messages that a switch drops. A script stands in for ssh. Exit status 77: skipped.
 """
 import json
@@ -49,7 +49,7 @@ def main():
             wrong, well = doctor(folder)
             assert sum('10.41.0.' in line and 'Mbit/s, back' in line and 'by eth0' in line for line in well) == 3, well
             assert any('ranks train together' in line for line in well), well
-            assert len(wrong) == 1 and '10.41.0.2 sends and takes' in wrong[0]['found'], wrong
+            assert not wrong, wrong
             netns('rate', '100mbit', '2')
 
             for k in ('1', '2', '3'):

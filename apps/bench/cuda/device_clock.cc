@@ -1,7 +1,6 @@
 #include "apps/bench/cuda/device_clock.h"
 
-#include "core/cuda/select.h"
-#include "core/cuda/timing.h"
+#include "core/cuda/device.h"
 #include "core/dispatch.h"
 
 namespace laconic {

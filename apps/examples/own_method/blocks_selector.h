@@ -1,5 +1,5 @@
 #pragma once
-#include <laconic/compress/choose/selector.h>
+#include <laconic/compress/select/selector.h>
 
 #include <algorithm>
 #include <numeric>

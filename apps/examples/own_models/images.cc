@@ -1,5 +1,5 @@
 // A convolutional network on a folder of pictures: DIR/train/CLASS/*.png, DIR/val/CLASS/*.png.
-#include <laconic/data/image_source.h>
+#include <laconic/data/photo_transform.h>
 #include <laconic/dist/trainer/supervised.h>
 #include <laconic/dist/trainer/trainer.h>
 #include <laconic/layers/layers.h>

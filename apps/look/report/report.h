@@ -1,43 +1,13 @@
 #pragma once
-#include <array>
-#include <cstddef>
-#include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
-#include "apps/look/log_file.h"
+#include "apps/common/statistics.h"
 
 namespace laconic {
-
-/// What a page knows of a step; NaN: not known. Times are in ms.
-struct ReportedStep {
-  double step, loss, lr, step_ms;
-  double bytes_sent, bytes_sent_sum;  ///< by rank 0, by all ranks
-  std::array<double, std::size(kStepParts)> parts;  ///< in the order of kStepParts
-};
-
-/// What a page knows of a training. The objects are those of a log (LogFile).
-struct RunFigures {
-  std::string title;
-  nlohmann::json run{}, plan{}, ledger{};
-  RanksReport ranks{};  ///< means over all steps
-  std::vector<ReportedStep> steps{};
-  std::vector<ReportedStep> timed{};  ///< those that times are taken from, where it is not `steps`
-  std::vector<std::pair<std::size_t, nlohmann::json>> evals{};  ///< each after so many of the steps
-  std::vector<std::pair<double, nlohmann::json>> gradients{};   ///< by step: what it says of them
-
-  /// Takes a line of a log.
-  void add(nlohmann::json line);
-};
-
-/// The JSON that a page draws a training from. Some 60 kB at most, but for plan, ledger and gradients. `run` has steps.
-std::string drawn_as_json(const RunFigures& run);
-
-/// The page that asks the server it came from for what it draws, again and again (apps/look/report/live.h).
-std::string live_page();
 
 /// A training on a page.
 struct ReportedRun {
@@ -58,5 +28,18 @@ std::string report_page(const std::vector<ReportedRun>& runs);
 
 /// Writes it, or leaves a file that was there as it is.
 void write_report(const std::vector<ReportedRun>& runs, const std::string& path);
+
+/// Writes that page of a training again and again while it goes on, and a browser that shows it renews itself. A thread
+/// of its own does it, which takes no core that another wants, and a twentieth of the time at most. The training waits
+/// for nothing. The page is written from the first step on, for the last time when this goes at the latest.
+class LivePage {
+ public:
+  ///   run      its log is being written
+  ///   seconds  from one page to the next, at least
+  LivePage(const ReportedRun& run, const std::string& path, double seconds);
+
+ private:
+  std::jthread thread_;
+};
 
 }  // namespace laconic

@@ -6,9 +6,8 @@
 #include <filesystem>
 
 #include "apps/look/report/report.h"
-#include "apps/common/subcommand.h"
-#include "apps/common/text.h"
 #include "apps/common/tools.h"
+#include "apps/common/text.h"
 #include "core/base/error.h"
 
 namespace laconic {

@@ -1,4 +1,4 @@
-#include "dist/method/allreduce/allreduce_sync.h"
+#include "dist/method/allreduce_sync.h"
 
 namespace laconic::dist {
 namespace {

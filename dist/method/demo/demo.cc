@@ -1,146 +1,129 @@
-#include "dist/method/demo/demo.h"
+#include <fmt/format.h>
 
-#include <cstring>
-#include <utility>
-
-#include "core/base/clock.h"
-#include "core/host_copy.h"
-#include "core/base/trace.h"
-#include "dist/engine/ghost_work.h"
+#include "compress/codecs/dct_chunks.h"
+#include "core/base/parse.h"
+#include "dist/method/exchange.h"
 
 namespace laconic::dist {
 namespace {
 
-const std::string kPrefix = "demo/";
+/// What can be set of it.
+struct DemoRules {
+  std::int64_t side = 64;  // s: a chunk has at most s by s elements
+  std::int64_t most = 32;  // k: coefficients of a chunk that travel
+  double decay = 0.999;    // beta
+  bool sum = false;        // the update goes by the sum over workers of what has come, else by its sign
+};
 
-float sign_of(float v) { return v > 0 ? 1.0f : v < 0 ? -1.0f : v; }
+/// Decoupled momentum. Each worker has a momentum m of its own. The largest coefficients of each chunk's cosine
+/// transform travel, and leave the momentum; all others stay, and go on to grow.
+///
+///     m = beta m + g
+///     q = the k coefficients of each chunk of m that are largest,   m -= inverse DCT of q
+///     Q = inverse DCT of the sum of all workers' q                  allgatherv
+///     g = sign(Q), or Q, and the ordinary update                    sign(0) = 0; NaN stays
+///
+///   cost    (N-1) 6 k bytes sent by each of N ranks for a chunk
+///   source  DeMo (Peng, Quesnelle, Kingma 2024), Algorithm 1; settled: momentum gathers gradients without the learning
+///           rate, and parts are nearly equal, where its code looks for divisors
+class DemoPart final : public Part {
+ public:
+  DemoPart(PartPlace place, const DemoRules& rules)
+      : Part(std::move(place)), rules_(rules), chunks_(this->place().shape, rules.side, rules.most) {}
+
+  std::size_t bytes(int) const override { return chunks_.message_bytes(); }
+
+  Tensor gather(Slice<const float> g, const StepContext&) override {
+    const Slice<float> m = state(0);
+    const auto beta = static_cast<float>(rules_.decay);
+    for (std::size_t i = 0; i < g.size(); ++i) m[i] = beta * m[i] + g[i];
+    return state_tensor(0);
+  }
+
+  void make(compress::Bytes& out, int) override {
+    chunks_.extract(state(0).data(), out.append(chunks_.message_bytes()).data());
+  }
+
+  void take(const Theirs& all, Slice<float> q) override {
+    std::vector<const std::byte*> messages;
+    all.each([&](Slice<const std::byte> message, int) {
+      chunks_.check(message);
+      messages.push_back(message.data());
+    });
+    chunks_.combine(messages, q.data());
+    if (!rules_.sum)
+      for (float& v : q) v = v > 0 ? 1.0f : v < 0 ? -1.0f : v;
+  }
+
+  Sent sent(std::size_t i) const override { return {static_cast<double>(chunks_.kept()), Part::sent(i).bytes}; }
+
+ private:
+  const DemoRules rules_;
+  const compress::DctChunks chunks_;
+};
+
+class Demo final : public ExchangeMethod {
+ public:
+  std::string name() const override { return "demo"; }
+  std::string summary() const override { return "strongest frequencies of momentum (Peng et al. 2024)"; }
+  Traits traits() const override { return {.on_ghosts = true, .keeps = "momentum"}; }
+  ExchangeForm form(const TrainingFacts& facts) const override {
+    return {.state = {{"momentum", rules_.sum ? facts.put_by() : Join::mean, "the momentum of demo"}},
+            .operation = "coefficients of",
+            .span = "extract",
+            .choice = "chunks",
+            .result = rules_.sum ? ExchangeForm::Result::sum : ExchangeForm::Result::final};
+  }
+  std::unique_ptr<Part> part(PartPlace place) const override {
+    return std::make_unique<DemoPart>(std::move(place), rules_);
+  }
+
+  void settings(Settings& s) override {
+    s.group("Decoupled momentum (`sync` demo)", Scope::exchange);
+    s.whole_number<std::int64_t>("demo-topk", "K", rules_.most, 1, "coefficients of a chunk that are sent");
+    s.whole_number<std::int64_t>("demo-chunk", "S", rules_.side, 1, "matrices are cut into chunks of at most S x S");
+    s.value(
+        "demo-decay", "BETA", "what a step leaves of the momentum [0.999]",
+        [this](const std::string& text, const std::string& where) { rules_.decay = real(text, where, 0, 1, "0.999"); },
+        [this] { return number_text(rules_.decay); });
+    s.either("demo-update", rules_.sum, "sign", "sum",
+             "update by the sign of what comes, with a rate as\nsmall as Adam's, or by its mean or sum (`reduce`) "
+             "[sign]");
+  }
+
+  void check(const TrainingFacts& facts) const override {
+    refuse_copies(facts);
+    constexpr std::int64_t kMostSide = 256;  // places have 16 bits
+    if (rules_.side > kMostSide)
+      refuse("a place in such a chunk has more than 16 bits", concat("`demo-chunk` ", rules_.side),
+             concat("give at most ", kMostSide));
+    if (rules_.decay == 1) refuse("no gradient would ever be forgotten", "`demo-decay` 1", "give less, as 0.999");
+    if (!rules_.sum && (facts.clip_norm > 0 || facts.clip_value > 0))
+      refuse("a sign is 1 or -1, whatever the gradient", "`clip`", "give `clip` none, or take `demo-update` sum");
+  }
+
+  std::optional<Refusal> refuses(const std::string& setting) const override {
+    if (setting == "reduce" && !rules_.sum)
+      return Refusal{"a sign is neither sum nor mean", "leave it out, or take `demo-update` sum"};
+    return ExchangeMethod::refuses(setting);
+  }
+
+  LedgerForm ledger() const override {
+    return ledger_of_squares(
+        "sent: coefficients a step; bytes: of rank 0's messages, as often as they travel; held: share of the "
+        "squares of momentum\nthat a step leaves at home");
+  }
+
+  std::string describe(const TrainingFacts&) const override {
+    return fmt::format("demo, {} of {} x {}{}", rules_.most, rules_.side, rules_.side, rules_.sum ? "" : ", signs");
+  }
+
+ private:
+  DemoRules rules_{};
+};
 
 }  // namespace
 
-Demo::Demo(WorkerSide side, DemoRules rules)
-    : BucketSync(side.arena, side.engine, side.plan, "demo", side.facts, side.engine.size()),
-      side_(std::move(side)),
-      rules_(rules),
-      momentum_(arena().gradients().device().kind == Device::Kind::cuda ? Tensor::zeros({arena().size()})
-                                                                        : arena().make_state()),
-      messages_(plan().buckets.size()) {
-  for (std::size_t b = 0; b < messages_.size(); ++b)
-    for (int i = bucket(b).first; i < bucket(b).first + bucket(b).count; ++i) {
-      Parameter& p = parameter(i);
-      const Held held = held_by(bucket(b), p.info);
-      Message& message = messages_[b];
-      message.parts.push_back({p,
-                               static_cast<std::size_t>(held.offset - bucket(b).offset),
-                               held.elements,
-                               Chunks(held.shape, rules.side, rules.most),
-                               {held.name, "chunks", held.elements, side_.facts.ledger_every}});
-      message.bytes += message.parts.back().chunks.message_bytes();
-    }
-}
-
-Operation Demo::exchange(std::size_t b) {
-  const auto begin = Clock::now();
-  Message& message = messages_[b];
-  message.packet.clear();
-  message.packet.append(message.bytes);
-  {
-    const Trace::Span span(bucket(b).name, "extract");
-    extract(b);
-  }
-  select_seconds_ += seconds_since(begin);
-  return {.name = "coefficients of " + bucket(b).name, .body = [&message](Communicator& comm) {
-            return allgatherv(comm, message.packet.slice(), message.bytes, message.all);
-          }};
-}
-
-void Demo::extract(std::size_t b) {
-  Message& message = messages_[b];
-  const Slice<float> g = part(arena().gradients(), bucket(b)), m = part(momentum_, bucket(b));
-  if (g.device() == kGhost) {
-    std::memset(message.packet.data(), 0, message.bytes);
-    GhostWork::tell(Work::gathering, g.size());
-    return GhostWork::tell(Work::selecting, g.size());
-  }
-  const HostCopy<float> here{Slice<const float>(g)};
-  const auto beta = static_cast<float>(rules_.decay);
-  for (std::size_t i = 0; i < g.size(); ++i) m[i] = beta * m[i] + here.data()[i];
-  std::byte* to = message.packet.data();
-  for (Part& p : message.parts) {
-    const Slice<float> own = m.sub(p.first, static_cast<std::size_t>(p.elements));
-    if (side_.watch && !bucket(b).chunk()) side_.watch(p.parameter, own);
-    const Tensor all = momentum_.range(bucket(b).offset + static_cast<std::int64_t>(p.first), p.elements);
-    p.account.before(context_of(b).step, all);
-    p.chunks.extract(own.data(), to);
-    to += p.chunks.message_bytes();
-    p.account.after(all);
-  }
-}
-
-void Demo::arrived(std::size_t b) {
-  Message& message = messages_[b];
-  buffer_bytes_[b] = message.all.capacity() + message.packet.size();
-  const Slice<float> g = part(arena().gradients(), bucket(b));
-  if (g.device() == kGhost)
-    GhostWork::tell(Work::scattering, g.size());
-  else
-    write_on_host(g, [&](float* to) { combine(b, to); });
-  StepContext context = context_of(b);
-  if (rules_.sign) context.gradient_scale = 1;  // a sign is no sum
-  for (const Part& p : message.parts) side_.update(p.parameter, rows_of(bucket(b), p.parameter), context);
-}
-
-/// gradients : of the bucket
-void Demo::combine(std::size_t b, float* gradients) {
-  const Message& message = messages_[b];
-  std::size_t at = 0;
-  for (int r = 0; r < engine().size(); ++r)
-    require<CommError>(message.all[r].size() == message.bytes, "demo: rank ", r, " sent ", message.all[r].size(),
-                       " bytes of ", bucket(b).name, ", and not ", message.bytes,
-                       ". Do all ranks run the same program?");
-  for (const Part& p : message.parts) {
-    std::vector<const std::byte*> theirs;
-    for (int r = 0; r < engine().size(); ++r) {
-      const Slice<const std::byte> one = message.all[r].sub(at, p.chunks.message_bytes());
-      reading([&] { p.chunks.check(one); }, "demo: what rank ", r, " sent of ", p.parameter.info.name);
-      theirs.push_back(one.data());
-    }
-    float* const q = gradients + p.first;
-    p.chunks.combine(theirs, q);
-    if (rules_.sign)
-      for (std::int64_t i = 0; i < p.elements; ++i) q[i] = sign_of(q[i]);
-    at += p.chunks.message_bytes();
-  }
-}
-
-std::vector<LedgerRow> Demo::ledger() const {
-  std::vector<LedgerRow> rows;
-  for (std::size_t b = messages_.size(); b-- > 0;)  // as forward reaches them
-    for (std::size_t i = messages_[b].parts.size(); i-- > 0;) {
-      const Part& p = messages_[b].parts[i];
-      p.account.add_row(rows, static_cast<double>(p.chunks.kept()),
-                        (engine().size() - 1) * static_cast<double>(p.chunks.message_bytes()));
-    }
-  return rows;
-}
-
-double Demo::message_bytes() const {
-  double bytes = 0;
-  for (const Message& m : messages_)
-    bytes += static_cast<double>(m.bytes) + engine().size() * static_cast<double>(kPartHeader + m.bytes);
-  return bytes;
-}
-
-void Demo::save(RankState& state) const {
-  state.set(kPrefix + "momentum", momentum_, rules_.sign ? Join::mean : put_by());
-  for (const Message& message : messages_)
-    for (const Part& p : message.parts) state.save(kPrefix + p.account.name() + "/", p.account, Join::own);
-}
-
-void Demo::load(const StateDict& state) {
-  const StateDict mine = state.part(kPrefix);
-  mine.copy_to(momentum_, "momentum", "the momentum of demo");
-  for (Message& message : messages_)
-    for (Part& p : message.parts) p.account.load(mine.part(p.account.name() + "/"));
-}
+std::unique_ptr<Method> make_demo() { return std::make_unique<Demo>(); }
 
 }  // namespace laconic::dist

@@ -1,236 +1,187 @@
-#include "dist/method/ef21/ef21.h"
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
-#include <utility>
 
-#include "core/base/clock.h"
-#include "core/host_copy.h"
-#include "core/raw.h"
-#include "core/base/trace.h"
-#include "dist/collective/ring_allreduce.h"
-#include "dist/engine/ghost_work.h"
+#include "compress/select/selector.h"
+#include "compress/sparse_message.h"
+#include "core/base/parse.h"
+#include "dist/method/exchange.h"
 
 namespace laconic::dist {
 namespace {
 
 constexpr compress::SparseFormat kEf21Format{.coding = compress::IndexCoding::rice};
-const std::string kEf21Prefix = "ef21/";
 
-/// A selector may choose more than k; the rest waits, so that a message is smaller than all of the gradient.
-std::size_t most_chosen(std::size_t k, std::size_t n) { return std::min(n, 2 * k); }
+/// What can be set of it.
+struct Ef21Rules {
+  double density = 1e-3;           // share of a parameter's elements that is sent: k = max(1, ceil(density n)) of n
+  std::string selector = "exact";  // the compressor C
+  double eta = 0.1;                // weight of the newest gradient in v, (0, 1]; 1: EF21 without momentum
+};
 
-/// k of n elements and their values.
-double expected_part_bytes(std::size_t k, std::size_t n) {
-  return compress::expected_rice_bytes(k, n) + 4 * static_cast<double>(k);
-}
+/// Error feedback of 2021 with momentum. Each worker keeps an estimate h of its own momentum v, and sends how it
+/// changes: the largest elements of v - h. All workers add up what all send, and so hold the mean of all h:
+///
+///     v = (1 - eta) v + eta gradient          each worker's own
+///     c = the k largest of v - h,   h += c    of each parameter
+///     g += mean over workers of c             allgatherv, added in rank order; g is equal on all workers
+///     x by the ordinary update, with g for its gradient
+///
+/// The first step is dense: v = h = gradient, and g is their mean, by a ring. Afterwards g is the mean of h but for
+/// roundings, and h comes nearer to v wherever v rests: unlike a residual, v - h is an error and no sum of gradients.
+///
+///     message   sparse message, its indices Rice-coded
+///
+///   cost    (N-1) D n (4 + 12/8) bytes, or about that, sent by each of N ranks; selecting from n elements
+///   source  EF21-SGDM (Fatkhullin, Tyurin, Richtarik 2023), Algorithm 1, whose g_i is h here; EF21 (Richtarik, Sokolov
+///           and Fatkhullin 2021). Settled: B_init is the batch of the first step, and C looks at each parameter by
+///           itself
+///   throws  Error naming the parameter if there is a NaN
+class Ef21Part final : public Part {
+ public:
+  Ef21Part(PartPlace place, const Ef21Rules& rules)
+      : Part(std::move(place)),
+        eta_(static_cast<float>(rules.eta)),
+        kept_(static_cast<float>(1 - rules.eta)),
+        k_(static_cast<std::size_t>(elements_to_send(this->place().elements, rules.density))),
+        most_(std::min(size(), 2 * k_)),
+        selector_(compress::make_selector(rules.selector)) {
+    require<UsageError>(size() < std::numeric_limits<std::uint32_t>::max(), this->place().name, " has ", size(),
+                        " elements: their indices have 32 bits. Let it travel in chunks (`chunk`).");
+  }
 
-Tensor state_like(const ParameterArena& arena) {
-  return Tensor::zeros({arena.size()}, DType::f32, arena.values().device() == kGhost ? kGhost : kCpu);
-}
+  std::size_t bytes(int) const override { return max_sparse_bytes(kEf21Format, most_, size()); }
+  double expected_bytes() const override {
+    return compress::expected_rice_bytes(k_, size()) + 4 * static_cast<double>(k_);
+  }
+  /// The allocator keeps a block of each size for what v - h is.
+  double working_bytes() const override {
+    return selector_->bytes(k_, size()) + static_cast<double>(sizeof(float) * size());
+  }
+  std::size_t scattered() const override { return static_cast<std::size_t>(place().workers) * k_; }
+
+  Tensor gather(Slice<const float> gradient, const StepContext& context) override {
+    const Slice<float> v = state(kV), h = state(kH);
+    step_ = context.step;
+    if (context.update() == 1) {
+      std::ranges::copy(gradient, v.begin());
+      std::ranges::copy(gradient, h.begin());
+      return {};
+    }
+    difference_ = Tensor::empty({place().elements});
+    const Slice<float> d = difference_.slice();
+    for (std::size_t i = 0; i < v.size(); ++i) {
+      v[i] = kept_ * v[i] + eta_ * gradient[i];
+      d[i] = v[i] - h[i];
+    }
+    return difference_;
+  }
+
+  void make(compress::Bytes& out, int) override {
+    const Slice<float> d = difference_.slice(), h = state(kH);
+    try {
+      selector_->select({.values = d,
+                         .k = k_,
+                         .key = {.seed = place().seed,
+                                 .step = static_cast<std::uint64_t>(step_),
+                                 .operation = static_cast<std::uint32_t>(place().number)}},
+                        chosen_);
+    } catch (const compress::NotANumber& e) {
+      throw Error(concat("the momentum of ", place().name, " at step ", step_, ": ", e.what(),
+                         " Lower `lr`, or clip gradients (`clip` norm:5)."));
+    }
+    chosen_.shorten(most_);
+    for (std::size_t i = 0; i < chosen_.indices.size(); ++i) {
+      h[chosen_.indices[i]] += chosen_.values[i];
+      d[chosen_.indices[i]] = 0;
+    }
+    encode_sparse(kEf21Format, chosen(), std::as_const(chosen_).all_values(), size(), out);
+    difference_ = {};
+  }
+
+  void take(const Theirs& all, Slice<float> gradient) override {
+    views_.resize(static_cast<std::size_t>(all.size()));
+    all.each([&](Slice<const std::byte> message, int r) {
+      views_[static_cast<std::size_t>(r)].read(kEf21Format, message, size());
+    });
+    scatter_add(views_, 1.0f / static_cast<float>(all.size()), state(kG));
+    std::ranges::copy(state(kG), gradient.begin());
+  }
+
+  void take_sum(Slice<float> gradient) override {
+    for (float& v : gradient) v *= 1.0f / static_cast<float>(place().workers);
+    std::ranges::copy(gradient, state(kG).begin());
+  }
+
+  Slice<const std::uint32_t> chosen() const override { return chosen_.all_indices(); }
+  std::size_t united() const override { return compress::united(views_); }
+  void save(StateDict& state) const override { selector_->save(state); }
+  void load(const StateDict& state) override { selector_->load(state); }
+
+ private:
+  enum : std::size_t { kV, kH, kG };
+  const float eta_, kept_;
+  const std::size_t k_, most_;  // elements; a selector may choose more than k: what is above `most` waits
+  const std::unique_ptr<compress::Selector> selector_;
+  std::int64_t step_ = 0;
+  Tensor difference_;  // v - h, from gather() to make()
+  compress::Selection chosen_;
+  std::vector<compress::SparseView> views_;  // by rank
+};
+
+class Ef21 final : public ExchangeMethod {
+ public:
+  std::string name() const override { return "ef21"; }
+  std::string summary() const override { return "largest changes of momentum (Fatkhullin et al. 2023)"; }
+  Traits traits() const override { return {.on_ghosts = true, .keeps = "momentum and estimates"}; }
+  ExchangeForm form(const TrainingFacts&) const override {
+    return {.state = {{"v", Join::mean, "v of ef21"}, {"h", Join::mean, "h of ef21"}, {"g", Join::equal, "g of ef21"}},
+            .operation = "changes of",
+            .choice = rules_.selector,
+            .varies = true,
+            .result = ExchangeForm::Result::mean,
+            .dense_first = true,
+            .by_choice = true};
+  }
+  std::unique_ptr<Part> part(PartPlace place) const override {
+    return std::make_unique<Ef21Part>(std::move(place), rules_);
+  }
+  void measure(WorkCosts&, const TrainingFacts&) const override {}  // the residual's, by that selector
+
+  void settings(Settings& s) override {
+    s.group("Error feedback of momentum (`sync` ef21)", Scope::exchange);
+    s.real_number("density", "D", rules_.density, 0, 1, "0.001", "share of a tensor's elements that is sent");
+    s.choice("selector", rules_.selector, compressors(), "how they are chosen");
+    s.real_number("ef21-eta", "ETA", rules_.eta, 0, 1, "0.1", "weight of the newest gradient in the momentum");
+  }
+
+  void check(const TrainingFacts& facts) const override {
+    refuse_copies(facts);
+    if (rules_.density == 0) refuse("nothing would ever be sent", "`density` 0", "give more, as 0.001");
+    if (rules_.eta == 0) refuse("no gradient would ever count but the first", "`ef21-eta` 0", "give more, as 0.1");
+  }
+
+  LedgerForm ledger() const override { return ledger_of_choices(); }
+
+  std::string describe(const TrainingFacts&) const override {
+    return fmt::format("ef21, {:g} % by {}, eta {:g}", 100 * rules_.density, rules_.selector, rules_.eta);
+  }
+
+ private:
+  /// What a selector has to be for C: it needs nothing but the values, and k.
+  static std::vector<std::string> compressors() {
+    std::vector<std::string> names;
+    for (const compress::SelectorKind& kind : compress::selectors())
+      if (kind.traits.by_name && kind.traits.by_k && !kind.traits.needs_latest) names.push_back(kind.name);
+    return names;
+  }
+
+  Ef21Rules rules_{};
+};
 
 }  // namespace
 
-Ef21::Ef21(WorkerSide side, const Ef21Rules& rules)
-    : BucketSync(side.arena, side.engine, side.plan, "ef21", side.facts, side.engine.size()),
-      side_(std::move(side)),
-      rules_(rules),
-      v_(state_like(arena())),
-      h_(state_like(arena())),
-      g_(state_like(arena())),
-      messages_(plan().buckets.size()),
-      views_(static_cast<std::size_t>(engine().size())) {
-  std::int64_t longest = 0;
-  for (std::size_t b = 0; b < messages_.size(); ++b)
-    for (const auto& p : parameters_of(bucket(b))) {
-      const Held held = held_by(bucket(b), p->info);
-      const std::int64_t offset = held.offset, n = held.elements;
-      require<UsageError>(n < std::numeric_limits<std::uint32_t>::max(), p->info.name, " has ", n,
-                          " elements: their indices have 32 bits. Let it travel in chunks (`chunk`).");
-      const auto k = static_cast<std::size_t>(elements_to_send(n, rules.density));
-      const auto elements = static_cast<std::size_t>(n);
-      Message& message = messages_[b];
-      message.runs.push_back({*p, held.name, arena().gradients().range(offset, n), v_.range(offset, n),
-                              h_.range(offset, n), g_.range(offset, n), k,
-                              max_sparse_bytes(kEf21Format, most_chosen(k, elements), elements),
-                              compress::make_selector(rules.selector),
-                              LedgerAccount(held.name, rules.selector, n, side_.facts.ledger_every)});
-      message.most += kPartHeader + message.runs.back().most;
-      longest = std::max(longest, n);
-    }
-  difference_ = Tensor::zeros({longest}, DType::f32, v_.device());
-}
-
-double Ef21::expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
-                            const Ef21Rules& rules, int workers) {
-  double bytes = 0;
-  for (const Bucket& bucket : plan.buckets) {
-    bytes += kPartHeader;
-    for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
-      const std::int64_t n = held_by(bucket, parameters[static_cast<std::size_t>(i)]->info).elements;
-      const auto k = static_cast<std::size_t>(elements_to_send(n, rules.density));
-      bytes += kPartHeader + expected_part_bytes(k, static_cast<std::size_t>(n));
-    }
-  }
-  return (workers - 1) * bytes;
-}
-
-/// On the compute thread: messages are made in the order of steps, whatever the overlap.
-Operation Ef21::exchange(std::size_t b) {
-  const auto since = Clock::now();
-  const Trace::Span span(bucket(b).name, "select");
-  Message& message = messages_[b];
-  message.packet.clear();
-  for (Run& run : message.runs)
-    if (is_first(b))
-      begin(run);
-    else
-      choose(run, b);
-  select_seconds_ += seconds_since(since);
-  if (is_first(b)) {
-    const Slice<float> sum = part(arena().gradients(), bucket(b));
-    return {.name = "sum of " + bucket(b).name,
-            .body = [sum](Communicator& comm) { return ring_allreduce(comm, sum); }};
-  }
-  return {.name = "changes of " + bucket(b).name, .body = [&message](Communicator& comm) {
-            return allgatherv(comm, message.packet.slice(), message.most, message.all);
-          }};
-}
-
-void Ef21::begin(Run& run) {
-  GhostWork::tell(run.v.device(), Work::gathering, run.size());
-  if (run.v.device() == kGhost) return;
-  run.v.copy_from(run.gradient);
-  run.h.copy_from(run.v);
-  run.account.sent(ring_allreduce_cost(engine().size(), 4 * static_cast<double>(run.size())).bytes);
-}
-
-void Ef21::choose(Run& run, std::size_t b) {
-  const std::size_t n = run.size();
-  Message& message = messages_[b];
-  part_.clear();
-  if (run.v.device() == kGhost) {
-    GhostWork::tell(Work::gathering, n);
-    GhostWork::tell(Work::selecting, n);
-    const auto bytes = static_cast<std::size_t>(expected_part_bytes(run.k, n));
-    std::memset(part_.append(bytes).data(), 0, bytes);
-    return append_part(message.packet, part_.slice());
-  }
-  const HostCopy<float> gradient{Slice<const float>(run.gradient.slice())};
-  const Slice<float> v = run.v.slice(), h = run.h.slice();
-  const Tensor difference = difference_.range(0, static_cast<std::int64_t>(n));
-  const Slice<float> d = difference.slice();
-  const auto eta = static_cast<float>(rules_.eta), kept = static_cast<float>(1 - rules_.eta);
-  for (std::size_t i = 0; i < n; ++i) {
-    v[i] = kept * v[i] + eta * gradient.data()[i];
-    d[i] = v[i] - h[i];
-  }
-  const StepContext& context = context_of(b);
-  if (side_.watch && !bucket(b).chunk()) side_.watch(run.parameter, d);
-  run.account.before_choice(context.step, difference);
-  try {
-    run.selector->select({.values = d,
-                          .k = run.k,
-                          .key = {.seed = side_.facts.seed,
-                                  .step = static_cast<std::uint64_t>(context.step),
-                                  .operation = static_cast<std::uint32_t>(run.parameter.info.index)}},
-                         chosen_);
-  } catch (const compress::NotANumber& e) {
-    throw Error(concat("the momentum of ", run.name, " at step ", context.step, ": ", e.what(),
-                       " Lower `lr`, or clip gradients (`clip` norm:5)."));
-  }
-  chosen_.shorten(most_chosen(run.k, n));
-  for (std::size_t i = 0; i < chosen_.indices.size(); ++i) {
-    h[chosen_.indices[i]] += chosen_.values[i];
-    d[chosen_.indices[i]] = 0;
-  }
-  run.account.after_choice(chosen_.all_indices(), difference);
-  encode_sparse(kEf21Format, chosen_.all_indices(), std::as_const(chosen_).all_values(), n, part_);
-  run.account.sent((engine().size() - 1) * static_cast<double>(kPartHeader + part_.size()));
-  append_part(message.packet, part_.slice());
-}
-
-void Ef21::arrived(std::size_t b) {
-  Message& message = messages_[b];
-  buffer_bytes_[b] = message.packet.size() + message.all.capacity();
-  if (!is_first(b)) add_received(b);
-  StepContext context = context_of(b);
-  context.gradient_scale *= engine().size();  // g is a mean
-  for (Run& run : message.runs) {
-    if (run.g.device() != kGhost) {
-      if (is_first(b)) {
-        run.g.copy_from(run.gradient);
-        raw::scale(run.g, 1.0f / static_cast<float>(engine().size()));
-      }
-      run.gradient.copy_from(run.g);
-    }
-    side_.update(run.parameter, rows_of(bucket(b), run.parameter), context);
-  }
-}
-
-/// g += the mean of what was sent.
-void Ef21::add_received(std::size_t b) {
-  Message& message = messages_[b];
-  const int N = engine().size();
-  if (g_.device() == kGhost) {
-    for (const Run& run : message.runs) GhostWork::tell(Work::scattering, static_cast<std::size_t>(N) * run.k);
-    return;
-  }
-  std::size_t most = 0;
-  for (const Run& run : message.runs) most = std::max(most, run.most);
-  std::vector<std::vector<Slice<const std::byte>>> parts;
-  for (int r = 0; r < N; ++r) parts.push_back(parts_of(message.all[r], static_cast<int>(message.runs.size()), most, r));
-  for (std::size_t i = 0; i < message.runs.size(); ++i) {
-    Run& run = message.runs[i];
-    for (std::size_t r = 0; r < views_.size(); ++r)
-      reading([&] { views_[r].read(kEf21Format, parts[r][i], run.size()); }, "ef21: what rank ", r, " sent of ",
-              run.name);
-    scatter_add(views_, 1.0f / static_cast<float>(N), run.g.slice());
-    if (run.account.measuring()) run.account.received(compress::united(views_));
-  }
-}
-
-std::vector<LedgerRow> Ef21::ledger() const {
-  std::vector<LedgerRow> rows;
-  if (side_.facts.ledger_every == 0) return rows;
-  for (const Message& message : messages_)
-    for (const Run& run : message.runs) rows.push_back(run.account.row());
-  std::reverse(rows.begin(), rows.end());  // the arena ends with what forward reaches first
-  return rows;
-}
-
-double Ef21::message_bytes() const {
-  double bytes = 0;
-  for (const Message& m : messages_) {
-    bytes += static_cast<double>(m.most) + engine().size() * static_cast<double>(kPartHeader + m.most);
-    for (const Run& run : m.runs) bytes += run.selector->bytes(run.k, run.size());
-  }
-  return bytes;
-}
-
-void Ef21::save(RankState& state) const {
-  state.set(kEf21Prefix + "v", v_, Join::mean);
-  state.set(kEf21Prefix + "h", h_, Join::mean);
-  state.set(kEf21Prefix + "g", g_, Join::equal);
-  for (const Message& message : messages_)
-    for (const Run& run : message.runs) {
-      const std::string prefix = kEf21Prefix + run.name + "/";
-      state.save(prefix, *run.selector, Join::own);
-      state.save(prefix, run.account, Join::own);
-    }
-}
-
-void Ef21::load(const StateDict& state) {
-  const StateDict mine = state.part(kEf21Prefix);
-  for (const auto& [name, target] : {std::pair{"v", &v_}, {"h", &h_}, {"g", &g_}})
-    mine.copy_to(*target, name, concat(name, " of ef21"));
-  for (Message& message : messages_)
-    for (Run& run : message.runs) {
-      const StateDict part = mine.part(run.name + "/");
-      run.selector->load(part);
-      run.account.load(part);
-    }
-}
+std::unique_ptr<Method> make_ef21() { return std::make_unique<Ef21>(); }
 
 }  // namespace laconic::dist

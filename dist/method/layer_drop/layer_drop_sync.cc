@@ -1,22 +1,18 @@
 #include "dist/method/layer_drop/layer_drop_sync.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
 #include <utility>
 
-#include "compress/choose/residual.h"
+#include "compress/select/residual.h"
 #include "core/base/clock.h"
-#include "core/raw.h"
 #include "core/base/trace.h"
+#include "core/raw.h"
 #include "dist/collective/meeting.h"
-#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 namespace {
 
-constexpr std::int64_t kNumbers = 5;  // of a layer, in a checkpoint
 // A change of the learning rate by more than this share asks for a new threshold. Schedules change it in every step.
 constexpr double kOtherRate = 0.1;
 
@@ -26,7 +22,9 @@ LayerDropSync::LayerDropSync(WorkerSide side, Options options, const Rules& rule
     : PsSync(std::move(side), std::move(options)),
       rules_(rules),
       accumulated_(arena().make_state()),
-      layers_(plan().buckets.size()) {}
+      layers_(plan().buckets.size()) {
+  make_table();
+}
 
 Slice<const float> LayerDropSync::kept(std::size_t b) const {
   return layers_[b].keeps ? Slice<const float>(accumulated(b)) : Slice<const float>{};
@@ -66,7 +64,7 @@ void LayerDropSync::decide(std::size_t b) {
       !layer.keeps) {  // begins to be kept: a copy, since the gradients' place is needed
     const Bucket& here = bucket(b);
     accumulated_.range(here.offset, here.elements).copy_from(arena().gradients().range(here.offset, here.elements));
-    layer.keeps = true;
+    layer.keeps = 1;
   }
   if (layer.sends) {
     layer.age = 0;
@@ -145,43 +143,32 @@ void LayerDropSync::account(std::size_t b, LedgerRow& row) const {
   row.oldest = layer.age;
 }
 
-void LayerDropSync::save(RankState& state) const {
-  PsSync::save(state);
-  Tensor kept = Tensor::zeros(accumulated_.shape(), DType::f32, accumulated_.device());
-  for (std::size_t b = 0; b < layers_.size(); ++b)
-    if (layers_[b].keeps)
-      kept.range(bucket(b).offset, bucket(b).elements)
-          .copy_from(accumulated_.range(bucket(b).offset, bucket(b).elements));
-  state.set_of(leaders(), "layerdrop/kept", std::move(kept), put_by());
-  std::vector<std::int64_t> numbers;
-  for (const Layer& l : layers_)
-    for (const std::int64_t n : {std::int64_t{l.keeps}, l.age, l.version, l.times_sent, l.times_received})
-      numbers.push_back(n);
-  state.set_numbers("layerdrop/layers", numbers, Join::anew);
-  state.set_numbers("layerdrop/steps", {&steps_, 1}, Join::anew);
-  // With a new threshold other workers would first send all that is kept, of all layers at once.
-  const std::array threshold{std::bit_cast<std::int64_t>(threshold_), std::bit_cast<std::int64_t>(threshold_lr_),
-                             threshold_step_};
-  state.set_numbers("layerdrop/threshold", threshold, Join::own);
-}
-
-void LayerDropSync::load(const StateDict& state) {
-  PsSync::load(state);
-  const StateDict mine = state.part("layerdrop/");
-  mine.copy_to(accumulated_, "kept", "what layerdrop keeps");
-  steps_ = mine.numbers("steps", 1, "the state of layerdrop")[0];
-  const auto threshold = mine.numbers("threshold", 3, "the threshold of layerdrop");
-  threshold_ = std::bit_cast<double>(threshold[0]), threshold_lr_ = std::bit_cast<double>(threshold[1]);
-  threshold_step_ = threshold[2];
-  const auto layers = mine.numbers("layers", kNumbers * layers_.size(), "the state of layerdrop's layers");
-  auto n = layers.begin();
-  for (std::size_t b = 0; b < layers_.size(); ++b) {
-    Layer& l = layers_[b];
-    // A worker that was not there before keeps what others have shared out to it.
-    l.keeps = n[0] != 0 || raw::sum_of_squares(accumulated_.range(bucket(b).offset, bucket(b).elements)) > 0;
-    l.age = n[1], l.version = n[2], l.times_sent = n[3], l.times_received = n[4];
-    n += kNumbers;
-  }
+/// With a new threshold other workers would first send all that is kept, of all layers at once: it is each one's own.
+void LayerDropSync::make_table() {
+  table_.row(
+      [this](RankState& state) {
+        Tensor kept = Tensor::zeros(accumulated_.shape(), DType::f32, accumulated_.device());
+        for (std::size_t b = 0; b < layers_.size(); ++b)
+          if (layers_[b].keeps)
+            kept.range(bucket(b).offset, bucket(b).elements)
+                .copy_from(accumulated_.range(bucket(b).offset, bucket(b).elements));
+        state.set_of(leaders(), "layerdrop/kept", std::move(kept), put_by());
+      },
+      [this](const StateDict& state) { state.copy_to(accumulated_, "layerdrop/kept", "what layerdrop keeps"); });
+  table_.numbers("layerdrop/steps", {&steps_}, Join::anew, "the state of layerdrop");
+  table_.numbers("layerdrop/threshold", {&threshold_, &threshold_lr_, &threshold_step_}, Join::own,
+                 "the threshold of layerdrop");
+  std::vector<StateTable::Number> numbers;
+  for (Layer& l : layers_)
+    for (std::int64_t* n : {&l.keeps, &l.age, &l.version, &l.times_sent, &l.times_received}) numbers.push_back(n);
+  table_.numbers("layerdrop/layers", std::move(numbers), Join::anew, "the state of layerdrop's layers");
+  // A worker that was not there before keeps what others have shared out to it.
+  table_.row([](RankState&) {},
+             [this](const StateDict&) {
+               for (std::size_t b = 0; b < layers_.size(); ++b)
+                 if (raw::sum_of_squares(accumulated_.range(bucket(b).offset, bucket(b).elements)) > 0)
+                   layers_[b].keeps = 1;
+             });
 }
 
 }  // namespace laconic::dist

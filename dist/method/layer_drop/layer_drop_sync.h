@@ -1,7 +1,7 @@
 #pragma once
 #include <vector>
 
-#include "compress/choose/layer_drop.h"
+#include "compress/select/layer_drop.h"
 #include "dist/method/ps/ps_sync.h"
 
 namespace laconic::dist {
@@ -55,8 +55,6 @@ class LayerDropSync final : public PsSync {
   ~LayerDropSync() override { halt_what_is_under_way(); }
 
   void end_step() override;
-  void save(RankState& state) const override;
-  void load(const StateDict& state) override;
 
   /// The sums that are kept at home, laid out like the arena. Undefined for a layer that keeps nothing. For audits and
   /// tests.
@@ -64,7 +62,7 @@ class LayerDropSync final : public PsSync {
 
  private:
   struct Layer {
-    bool keeps = false;         // something is put by in accumulated_
+    std::int64_t keeps = 0;     // 1: something is put by in accumulated_
     bool sends = false;         // this step's decision
     std::uint32_t comes = 0;    // what the server has answered: 1 or 0
     double select_seconds = 0;  // of this step's decision
@@ -76,6 +74,7 @@ class LayerDropSync final : public PsSync {
   /// Whether layers are decided on by the communication thread: when a group's sum is there, or where that takes a wait
   /// for the device, which backward must not have.
   bool decides_late() const { return grouped() || accumulated_.device().kind == Device::Kind::cuda; }
+  void make_table();
   void decide(std::size_t bucket);
   /// Whether it is the turn of a ghost's layer.
   bool has_turn(std::size_t bucket) const;

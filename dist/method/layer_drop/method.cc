@@ -40,7 +40,7 @@ class LayerDrop final : public ServedMethod {
                                  "a layer is sent at least every A steps; 0: no limit");
     s.choice(
         "layerdrop-unit", unit_, {"module", "parameter", "rows"},
-        "what a layer is: weight and bias of one module; each by\nitself; or large matrices in rows too, of --chunk");
+        "what a layer is: weight and bias of one module; each by\nitself; or large matrices in rows too, of `chunk`");
   }
 
   std::optional<Refusal> refuses(const std::string& setting) const override {

@@ -1,251 +1,227 @@
-#include "dist/method/onebit_adam/onebit_adam.h"
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
-#include "core/base/clock.h"
-#include "core/host_copy.h"
-#include "core/base/parallel.h"
-#include "core/base/trace.h"
-#include "dist/engine/ghost_work.h"
+#include "compress/codecs/signs.h"
+#include "dist/method/allreduce_sync.h"
+#include "dist/method/exchange.h"
+#include "dist/method/onebit_adam/onebit_rules.h"
 
 namespace laconic::dist {
 namespace {
 
-const std::string kOwnState = "onebit-adam/";
+/// What one bucket of 1-bit Adam does: below.
+class MomentumPart final : public Part {
+ public:
+  explicit MomentumPart(PartPlace place) : Part(std::move(place)) {
+    for (int r = 0; r < this->place().workers; ++r) {
+      compress::ScaledSigns& share = shares_.emplace_back();
+      for_averaged(r, [&](std::size_t first, std::size_t n) { share.add(first, n); });
+    }
+  }
 
-/// On the host, or nowhere.
-Tensor error_state(const ParameterArena& arena) {
-  return arena.gradients().device() == kGhost ? arena.make_state() : Tensor::zeros({arena.size()});
-}
+  std::size_t bytes(int to) const override { return shares_[static_cast<std::size_t>(to)].bytes(); }
+
+  void make(compress::Bytes& out, int to) override { extract(to, state(kErrors), out); }
+
+  void join(const Theirs& all, compress::Bytes& out) override {
+    const Slice<float> e = state(kServerErrors);
+    all.each([&](Slice<const std::byte> message, int) {
+      shares_[own()].add_to(message.data(), 1.0f / static_cast<float>(all.size()), e.data());
+    });
+    extract(place().rank, e, out);
+  }
+
+  void take(const Theirs& averages, Slice<float> momentum) override {
+    averages.each([&](Slice<const std::byte> message, int r) {
+      shares_[static_cast<std::size_t>(r)].read(message.data(), momentum.data());
+    });
+  }
+
+  Sent sent(std::size_t i) const override {
+    const Held& held = place().parameters[i];
+    double bytes = 0;
+    for (int r = 0; r < place().workers; ++r)
+      for_averaged(r, [&](std::size_t first, std::size_t n) {
+        if (first < static_cast<std::size_t>(held.offset) ||
+            first >= static_cast<std::size_t>(held.offset + held.elements))
+          return;
+        const int times = r == place().rank ? place().workers - 1 : 1;  // its own goes to all others, as an average
+        bytes += times * static_cast<double>(sizeof(float) + compress::bytes_of_signs(n));
+      });
+    return {static_cast<double>(held.elements), bytes};
+  }
+
+  /// Other numbers of workers average other elements: what this rank holds of an average's error where it averages
+  /// nothing goes with its own error, N times, since that is one of N.
+  void end_dense() {
+    const Slice<float> e = state(kErrors), server = state(kServerErrors);
+    for (int r = 0; r < place().workers; ++r)
+      for_averaged(r, [&](std::size_t first, std::size_t n) {
+        for (std::size_t k = first; r != place().rank && k < first + n; ++k)
+          if (server[k] != 0) e[k] += static_cast<float>(place().workers) * std::exchange(server[k], 0.0f);
+      });
+  }
+
+ private:
+  enum : std::size_t { kErrors, kServerErrors };
+  std::size_t own() const { return static_cast<std::size_t>(place().rank); }
+  void extract(int r, Slice<float> x, compress::Bytes& out) const {
+    shares_[static_cast<std::size_t>(r)].extract(x.data(), out.append(bytes(r)).data());
+  }
+  /// f(first, count) for each parameter of which rank r averages some elements.
+  template <class F>
+  void for_averaged(int r, F f) const {
+    const std::int64_t n = place().elements, begin = n * r / place().workers, end = n * (r + 1) / place().workers;
+    for (const Held& held : place().parameters) {
+      const std::int64_t first = std::max(begin, held.offset), last = std::min(end, held.offset + held.elements);
+      if (first < last) f(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
+    }
+  }
+
+  std::vector<compress::ScaledSigns> shares_;  // by rank that averages them
+};
+
+/// 1-bit Adam. It begins as Adam with dense gradients. Then the second moment v is frozen, and the first, m, travels:
+/// its signs, and a magnitude for each parameter. Every worker averages one N-th of a bucket, and tells all others.
+///
+///     warm-up            Adam; AllreduceSync joins the gradients. So in the steps in which v is refreshed
+///     worker i           x = beta1 m + (1 - beta1) g_i + e_i
+///                        C(x), in one N-th to each worker            e_i = x - C(x)        alltoallv
+///     for its N-th       a = (mean over i of what came) + e
+///                        C(a), to all                                e = a - C(a)          allgatherv
+///     all                m = C(a),  w -= lr m / (sqrt(v) + eps)
+///
+/// C (ScaledSigns) goes by the part of a parameter that lies in the N-th. m is the same on all workers. What both
+/// compressions leave out stays in e_i and e, and goes with what comes next. Where v is 0 an element rests; all
+/// other v are at least 1e-4 of the largest of their parameter (Optimizer::freeze_second_moment).
+/// Bias corrections are Adam's, that of v by the gradients that v has seen; weight decay is the optimiser's: adam has
+/// it in g_i, adamw apart.
+///   cost     2 (N-1)/N n/8 bytes sent by each of N ranks for n elements, and 8 bytes a parameter
+///   source   1-bit Adam (Tang et al. 2021), Algorithm 1; 0/1 Adam (Lu et al. 2022); settled in
+///            docs/papers/onebit-adam.md
+///   throws   UsageError if side.moments are null
+class OnebitAdam final : public Exchange {
+ public:
+  OnebitAdam(WorkerSide worker, ExchangeForm form, const MakePart& make, const OnebitRules& rules)
+      : Exchange(std::move(worker), std::move(form), make),
+        rules_(rules),
+        dense_(arena(), engine(), plan(), side().update, side().facts) {
+    require<UsageError>(side().moments.take || on_ghosts(), "what `sync` onebit-adam sends is Adam's momentum, and ",
+                        side().facts.optimizer, " has none (`optimizer`): take adam or adamw");
+  }
+  ~OnebitAdam() override { halt_what_is_under_way(); }
+
+  void begin_step(const StepContext& context) override {
+    const std::int64_t update = context.update();
+    const bool dense = rules_.dense(update);
+    if (dense != dense_now_) flush();
+    if (dense_now_ && !dense && !on_ghosts()) {  // also of a training that is resumed after it
+      side().moments.freeze();
+      for (Part* const part : parts()) static_cast<MomentumPart*>(part)->end_dense();
+    }
+    if (dense && update > rules_.warmup && !on_ghosts()) side().moments.thaw(update - 1 - rules_.seen(update - 1));
+    dense_now_ = dense;
+    dense_.begin_step(context);
+    Exchange::begin_step(context);
+  }
+  void gradient_ready(Parameter& p, Rows rows) override {
+    dense_now_ ? dense_.gradient_ready(p, rows) : Exchange::gradient_ready(p, rows);
+  }
+  void before_forward(Parameter& p, Rows rows) override {
+    dense_now_ ? dense_.before_forward(p, rows) : Exchange::before_forward(p, rows);
+  }
+  void end_step() override { dense_now_ ? dense_.end_step() : Exchange::end_step(); }
+  void flush() override { dense_now_ ? dense_.flush() : Exchange::flush(); }
+  Costs costs() const override { return Exchange::costs() + dense_.costs(); }
+  double message_bytes() const override { return std::max(Exchange::message_bytes(), dense_.message_bytes()); }
+
+ private:
+  void before_gather(Parameter& p, Rows rows) override { side().moments.form(p, rows); }
+  void update(Parameter& p, Rows rows, const StepContext& context) override {
+    if (on_ghosts()) return Exchange::update(p, rows, context);
+    side().moments.take(p, rows, context, rules_.seen(context.update()));
+  }
+
+  const OnebitRules rules_;
+  AllreduceSync dense_;
+  bool dense_now_ = true;  // this step; before the first: nothing is under way
+};
+
+class OnebitAdamMethod final : public ExchangeMethod {
+ public:
+  std::string name() const override { return "onebit-adam"; }
+  std::string summary() const override { return "signs of Adam's momentum (Tang et al. 2021)"; }
+  Traits traits() const override { return {.on_ghosts = true, .optimizer = "adam", .keeps = "errors"}; }
+  ExchangeForm form(const TrainingFacts&) const override {
+    return {.state = {{"errors", Join::mean, "what onebit-adam has lost"},  // the mean counts, as of gradients
+                      {"server_errors", Join::sum, "what averages of onebit-adam have lost"}},
+            .operation = "momentum of",
+            .span = "signs",
+            .choice = "signs",
+            .whole = true,
+            .joined = "averaged",
+            .joins_by_choice = true};
+  }
+  std::unique_ptr<Part> part(PartPlace place) const override {
+    return std::make_unique<MomentumPart>(std::move(place));
+  }
+  std::unique_ptr<Strategy> worker(WorkerSide side) const override {
+    ExchangeForm all = named_form(side.facts);
+    return std::make_unique<OnebitAdam>(
+        std::move(side), std::move(all), [this](PartPlace place) { return part(std::move(place)); }, rules_);
+  }
+
+  void settings(Settings& s) override {
+    s.group("1-bit Adam (`sync` onebit-adam)", Scope::exchange);
+    s.whole_number<std::int64_t>("onebit-warmup", "STEPS", rules_.warmup, 1,
+                                 "steps of dense Adam before its second moment is frozen and\nsigns travel; give a "
+                                 "sixth of all, if you know them");
+    s.whole_number<std::int64_t>("onebit-refresh", "K", rules_.refresh, 0,
+                                 "after that dense steps renew it: K after 1 step each, K after\n2, after 4, ... (0/1 "
+                                 "Adam); 0: none");
+  }
+
+  void check(const TrainingFacts& facts) const override {
+    refuse_copies(facts);
+    if (facts.optimizer != "adam" && facts.optimizer != "adamw")
+      refuse(concat("`sync` onebit-adam sends the momentum of Adam, and this is ", facts.optimizer), "`optimizer`",
+             "take `optimizer` adam or adamw");
+    if (facts.clip_norm > 0 || facts.clip_value > 0)
+      refuse("`sync` onebit-adam joins momentum, and nobody knows the joined gradient", "`clip`",
+             "give `clip` none, or take `sync` allreduce");
+  }
+
+  std::optional<Refusal> refuses(const std::string& setting) const override {
+    if (setting == "reduce") return Refusal{"what is sent is the mean of all workers' momentum", "leave it out"};
+    return Method::refuses(setting);
+  }
+
+  /// Counts steps that are not dense.
+  std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
+                                       const TrainingFacts& facts) const override {
+    if (rules_.refresh > 0) return std::nullopt;  // the longer the training, the fewer
+    return ExchangeMethod::expected_bytes(plan, parameters, facts);
+  }
+
+  LedgerForm ledger() const override {
+    return ledger_of_squares(
+        "of steps that are not dense. sent: signs a step; bytes: that rank 0 sent; held: share of the squares of "
+        "momentum and error that rank 0\nkeeps as its next error");
+  }
+
+  std::string describe(const TrainingFacts&) const override {
+    return fmt::format("onebit-adam, after {} steps{}", rules_.warmup,
+                       rules_.refresh > 0 ? fmt::format(", refreshed by {}", rules_.refresh) : "");
+  }
+
+ private:
+  OnebitRules rules_;
+};
 
 }  // namespace
 
-std::int64_t OnebitRules::seen(std::int64_t step) const {
-  if (step <= warmup || refresh == 0) return std::min(step, warmup);
-  std::int64_t count = warmup, left = step - warmup, interval = 1;
-  for (; left > refresh * interval; interval *= 2) left -= refresh * interval, count += refresh;
-  return count + left / interval;
-}
-
-bool OnebitRules::dense(std::int64_t step) const { return seen(step) > seen(step - 1); }
-
-OnebitAdam::OnebitAdam(WorkerSide side, const OnebitRules& rules)
-    : BucketSync(side.arena, side.engine, side.plan, "onebit-adam", side.facts, side.engine.size()),
-      side_(std::move(side)),
-      rules_(rules),
-      dense_(side_.arena, side_.engine, side_.plan, side_.update, side_.facts),
-      errors_(error_state(arena())),
-      server_errors_(error_state(arena())),
-      messages_(plan().buckets.size()) {
-  require<UsageError>(side_.moments.take || on_ghosts(), "what `sync` onebit-adam sends is Adam's momentum, and ",
-                      side_.facts.optimizer, " has none (`optimizer`): take adam or adamw");
-  const int N = engine().size();
-  for (std::size_t b = 0; b < messages_.size(); ++b) {
-    const Bucket& here = bucket(b);
-    Message& message = messages_[b];
-    for (int i = here.first; i < here.first + here.count; ++i) {
-      Parameter& p = parameter(i);
-      const Held held = held_by(here, p.info);
-      message.parts.push_back({.parameter = p,
-                               .first = held.offset - here.offset,
-                               .elements = held.elements,
-                               .account = {held.name, "signs", held.elements, side_.facts.ledger_every}});
-    }
-    message.ranges.resize(static_cast<std::size_t>(N));
-    message.to.resize(static_cast<std::size_t>(N));
-    for (int r = 0; r < N; ++r) {
-      compress::ScaledSigns& range = message.ranges[static_cast<std::size_t>(r)];
-      for_averaged(here, arena().parameters(), r, N, [&](std::size_t i, std::size_t first, std::size_t count) {
-        const std::size_t before = range.bytes();
-        range.add(first, count);
-        const int times = r == engine().rank() ? N - 1 : 1;  // its own goes to all others, as an average
-        message.parts[i].bytes += times * static_cast<double>(range.bytes() - before);
-      });
-      message.most_bytes = std::max(message.most_bytes, range.bytes());
-    }
-  }
-}
-
-void OnebitAdam::begin_step(const StepContext& context) {
-  const std::int64_t update = context.update();
-  const bool dense = rules_.dense(update);
-  if (dense != dense_now_) flush();
-  if (dense_now_ && !dense) end_dense();
-  if (dense && update > rules_.warmup && !on_ghosts()) side_.moments.thaw(update - 1 - rules_.seen(update - 1));
-  dense_now_ = dense;
-  dense_.begin_step(context);
-  BucketSync::begin_step(context);
-}
-
-/// Also of a training that is resumed after it. Other numbers of workers average other elements: what this
-/// rank holds of an average's error where it averages nothing goes with its own error, N times, since that is one of N.
-void OnebitAdam::end_dense() {
-  if (on_ghosts()) return;
-  side_.moments.freeze();
-  const int N = engine().size();
-  for (std::size_t b = 0; b < messages_.size(); ++b) {
-    const Slice<float> e = part(errors_, bucket(b)), server = part(server_errors_, bucket(b));
-    for (int r = 0; r < N; ++r)
-      for_averaged(bucket(b), arena().parameters(), r, N, [&](std::size_t, std::size_t first, std::size_t count) {
-        for (std::size_t k = first; r != engine().rank() && k < first + count; ++k)
-          if (server[k] != 0) e[k] += static_cast<float>(N) * std::exchange(server[k], 0.0f);
-      });
-  }
-}
-
-void OnebitAdam::gradient_ready(Parameter& p, Rows rows) {
-  dense_now_ ? dense_.gradient_ready(p, rows) : BucketSync::gradient_ready(p, rows);
-}
-
-void OnebitAdam::before_forward(Parameter& p, Rows rows) {
-  dense_now_ ? dense_.before_forward(p, rows) : BucketSync::before_forward(p, rows);
-}
-
-void OnebitAdam::end_step() { dense_now_ ? dense_.end_step() : BucketSync::end_step(); }
-
-void OnebitAdam::flush() { dense_now_ ? dense_.flush() : BucketSync::flush(); }
-
-Operation OnebitAdam::exchange(std::size_t b) {
-  const auto begin = Clock::now();
-  Message& message = messages_[b];
-  for (std::size_t r = 0; r < message.to.size(); ++r) {
-    message.to[r].clear();
-    message.to[r].append(message.ranges[r].bytes());
-  }
-  {
-    const Trace::Span span(bucket(b).name, "signs");
-    compress(b);
-  }
-  select_seconds_ += seconds_since(begin);
-  return {.name = "momentum of " + bucket(b).name, .body = [this, b](Communicator& comm) { return join(comm, b); }};
-}
-
-void OnebitAdam::compress(std::size_t b) {
-  Message& message = messages_[b];
-  const Slice<float> g = part(arena().gradients(), bucket(b));
-  if (on_ghosts()) {
-    for (const compress::Bytes& to : message.to) std::memset(to.data(), 0, to.size());
-    GhostWork::tell(Work::gathering, g.size());
-    return GhostWork::tell(Work::selecting, g.size());
-  }
-  for (const Part& p : message.parts) side_.moments.form(p.parameter, rows_of(bucket(b), p.parameter));
-  float* const e = part(errors_, bucket(b)).data();
-  const auto errors = [&](const Part& p) { return errors_.range(bucket(b).offset + p.first, p.elements); };
-  {
-    const HostCopy<float> m{Slice<const float>(g)};
-    for (Part& p : message.parts) {
-      for (std::int64_t k = p.first; k < p.first + p.elements; ++k) e[k] += m.data()[k];
-      p.account.before(context_of(b).step, errors(p));
-      if (side_.watch && !bucket(b).chunk())
-        side_.watch(p.parameter, {e + p.first, static_cast<std::size_t>(p.elements)});
-    }
-  }
-  parallel_for(static_cast<std::int64_t>(message.to.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (auto r = static_cast<std::size_t>(begin); r < static_cast<std::size_t>(end); ++r)
-      message.ranges[r].extract(e, message.to[r].data());
-  });
-  for (Part& p : message.parts) p.account.after(errors(p));
-}
-
-Task<> OnebitAdam::join(Communicator& comm, std::size_t b) {
-  Message& message = messages_[b];
-  co_await alltoallv(comm, message.to, message.most_bytes, message.from);
-  average(b, comm.rank());
-  co_await allgatherv(comm, message.average.slice(), message.most_bytes, message.averages);
-}
-
-/// On the communication thread.
-void OnebitAdam::average(std::size_t b, int rank) {
-  Message& message = messages_[b];
-  const compress::ScaledSigns& range = message.ranges[static_cast<std::size_t>(rank)];
-  message.average.clear();
-  std::byte* const to = message.average.append(range.bytes()).data();
-  const int N = message.from.size();
-  if (on_ghosts()) {
-    const auto elements = static_cast<std::size_t>(bucket(b).elements);
-    std::memset(to, 0, range.bytes());
-    GhostWork::tell(Work::scattering, elements);
-    return GhostWork::tell(Work::selecting, elements / static_cast<std::size_t>(N));
-  }
-  float* const e = part(server_errors_, bucket(b)).data();
-  for (int r = 0; r < N; ++r) {
-    require<CommError>(message.from[r].size() == range.bytes(), "onebit-adam: rank ", r, " sent ",
-                       message.from[r].size(), " bytes of ", bucket(b).name, " to be averaged, and not ", range.bytes(),
-                       ". Do all ranks run the same program?");
-    range.add_to(message.from[r].data(), 1.0f / static_cast<float>(N), e);
-  }
-  range.extract(e, to);
-}
-
-void OnebitAdam::read(std::size_t b, float* momentum) const {
-  const Message& message = messages_[b];
-  for (std::size_t r = 0; r < message.ranges.size(); ++r) {
-    const Slice<const std::byte> theirs = message.averages[static_cast<int>(r)];
-    require<CommError>(theirs.size() == message.ranges[r].bytes(), "onebit-adam: rank ", r, " averaged ", theirs.size(),
-                       " bytes of ", bucket(b).name, ", and not ", message.ranges[r].bytes(),
-                       ". Do all ranks run the same program?");
-    message.ranges[r].read(theirs.data(), momentum);
-  }
-}
-
-void OnebitAdam::arrived(std::size_t b) {
-  Message& message = messages_[b];
-  buffer_bytes_[b] = message.from.capacity() + message.averages.capacity() + message.average.size();
-  for (const compress::Bytes& to : message.to) buffer_bytes_[b] += to.size();
-  const Slice<float> m = part(arena().gradients(), bucket(b));
-  if (on_ghosts()) {
-    GhostWork::tell(Work::scattering, m.size());
-    for (const Part& p : message.parts) side_.update(p.parameter, rows_of(bucket(b), p.parameter), context_of(b));
-    return;
-  }
-  write_on_host(m, [&](float* to) { read(b, to); });
-  for (const Part& p : message.parts)
-    side_.moments.take(p.parameter, rows_of(bucket(b), p.parameter), context_of(b),
-                       rules_.seen(context_of(b).update()));
-}
-
-Costs OnebitAdam::costs() const {
-  Costs costs = dense_.costs();
-  const Costs own = BucketSync::costs();
-  costs.select_seconds += own.select_seconds, costs.update_seconds += own.update_seconds;
-  costs.buffer_bytes += own.buffer_bytes;
-  return costs;
-}
-
-double OnebitAdam::message_bytes() const {
-  double bytes = 0;
-  for (const Message& m : messages_) {
-    for (const compress::ScaledSigns& range : m.ranges) bytes += static_cast<double>(range.bytes());
-    bytes += static_cast<double>(m.most_bytes) + engine().size() * static_cast<double>(2 * m.most_bytes + kPartHeader);
-  }
-  return std::max(bytes, dense_.message_bytes());
-}
-
-std::vector<LedgerRow> OnebitAdam::ledger() const {
-  std::vector<LedgerRow> rows;
-  for (std::size_t b = messages_.size(); b-- > 0;)  // as forward reaches them
-    for (std::size_t i = messages_[b].parts.size(); i-- > 0;) {
-      const Part& p = messages_[b].parts[i];
-      p.account.add_row(rows, static_cast<double>(p.elements), p.bytes);
-    }
-  return rows;
-}
-
-void OnebitAdam::save(RankState& state) const {
-  state.set(kOwnState + "errors", errors_, Join::mean);  // of which the mean over workers counts, as of gradients
-  state.set(kOwnState + "server_errors", server_errors_, Join::sum);
-  for (const Message& message : messages_)
-    for (const Part& p : message.parts) state.save(kOwnState + p.account.name() + "/", p.account, Join::own);
-}
-
-void OnebitAdam::load(const StateDict& state) {
-  const StateDict mine = state.part(kOwnState);
-  mine.copy_to(errors_, "errors", "what onebit-adam has lost");
-  mine.copy_to(server_errors_, "server_errors", "what averages of onebit-adam have lost");
-  for (Message& message : messages_)
-    for (Part& p : message.parts) p.account.load(mine.part(p.account.name() + "/"));
-}
+std::unique_ptr<Method> make_onebit_adam() { return std::make_unique<OnebitAdamMethod>(); }
 
 }  // namespace laconic::dist

@@ -1,83 +1,112 @@
-#include "dist/method/powersgd/powersgd.h"
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
+#include <atomic>
+#include <memory>
 #include <set>
 #include <utility>
 
+#include "compress/low_rank.h"
 #include "core/base/clock.h"
 #include "core/base/trace.h"
 #include "dist/collective/pieces.h"
 #include "dist/collective/ring_allreduce.h"
-#include "dist/cuda/nccl.h"
+#include "dist/method/doing.h"
+#include "dist/method/exchange.h"
+#include "dist/method/layer_sync.h"
+#include "dist/method/warmup.h"
 
 namespace laconic::dist {
 namespace {
 
-const std::string kState = "powersgd/";
-
-}  // namespace
-
-PowerSgd::PowerSgd(WorkerSide side, Warmup warmup)
-    : side_(std::move(side)),
-      arena_(side_.arena),
-      engine_(side_.engine),
-      warmup_(warmup),
-      dense_(arena_, engine_, side_.plan, side_.update, side_.facts),
-      errors_(arena_.make_state()),
-      matrices_(arena_.parameters().size()) {
-  const Plan& plan = dense_.plan();
-  int count = 0;
-  for (const auto& p : arena_.parameters()) {
-    const auto place = static_cast<std::size_t>(p->info.index);
-    const Bucket& bucket = plan.buckets[static_cast<std::size_t>(plan.bucket_of[place])];
-    if (!bucket.sparse()) continue;
-    auto& matrix = matrices_[place];
-    matrix = std::make_unique<Matrix>(*p, bucket.choice.rank, errors_, side_.facts);
-    matrix->wire = bucket;
-    matrix->by_nccl = dense_.nccl() != nullptr && bucket.carrier() == Carrier::nccl;
-    ++count;
+/// Low-rank gradient compression with error feedback. Instead of a matrix two thin ones travel, P and then Q, whose
+/// product comes near the sum of all gradients and errors; what it leaves out is every worker's error, and goes with
+/// the next gradient (LowRank). The plan says for which parameters; all others travel densely, as AllreduceSync sends
+/// them.
+///
+///     when the gradient is ready          M = G + E, P = M Q; P is handed over
+///     when P has come                     Q = M' P, with P orthonormal; Q is handed over
+///     before the parameter's next forward G = P Q', E = M - G / N, and the ordinary update, momentum included
+///
+/// The compute thread makes products: it looks whether a P has come whenever a gradient is ready or a layer begins, so
+/// that both sums travel while other layers compute. When it looks changes no bit. Both go by the allreduce that the
+/// plan has for the parameter.
+///
+/// Errors of all workers and what was applied add up to what was gathered: nothing is lost. In a dense phase (warm-up)
+/// all of every gradient travels, and errors are zero.
+/// After a flush all ranks hold the same bits, if they began with the same, whatever the overlap.
+///
+/// source  PowerSGD (Vogels et al. 2019), Algorithms 1 and 2; settled: as PyTorch's hook has it, momentum is the
+///         optimiser's, after decompression, and the error is counted from the mean of all, not from a worker's own
+///         approximation. Both conserve the sum
+/// throws  CommError as AllreduceSync
+class PowerSgd final : public LayerSync {
+ public:
+  /// side.plan : parameters with a choice are matrices of that rank
+  PowerSgd(WorkerSide side, Warmup warmup)
+      : LayerSync(std::move(side), "powersgd", "errors", "what powersgd has left"), warmup_(warmup) {
+    make_layers([&](Parameter& p, const Bucket& bucket) {
+      return std::make_unique<Matrix>(p, bucket, kept_, side_.facts, side_.engine.size());
+    });
   }
-  if (count == 0) return;
-  int slot = engine_.reserve_slots(count);
-  if (engine_.size() > 1 && plan.has(Carrier::mpi))
-    engine_.run("preparing MPI's allreduce", [&](Communicator& comm) { return prepare_native(comm, slot, count); });
-  for_matrices([&](Matrix& m) { m.slot = slot++; });
-}
+  ~PowerSgd() override { halt_what_is_under_way(); }
 
-PowerSgd::~PowerSgd() {
-  for_matrices([&](const Matrix& m) {
-    if (m.phase == Matrix::Phase::sums_p || m.phase == Matrix::Phase::sums_q) engine_.halt();
-  });
-}
+  void gradient_ready(Parameter& parameter, Rows rows) override;
+  void before_forward(Parameter& parameter, Rows rows) override;
+  void end_step() override;
+  double message_bytes() const override;
 
-void PowerSgd::begin_step(const StepContext& context) {
-  context_ = context;
-  context_.gradient_scale = side_.facts.mean ? 1.0 / engine_.size() : 1.0;
-  const bool dense = warmup_.dense_in_step(context.step + side_.facts.steps_ahead, side_.facts.steps_per_epoch);
-  if (dense != dense_phase_) flush();
-  dense_phase_ = dense;
-  dense_.begin_step(context);
-  for (const Bucket& b : dense_.plan().buckets)
-    if (dense || !b.sparse())
-      dense_bytes_ += ring_allreduce_cost(engine_.size(), static_cast<double>(b.elements) * 4).bytes;
-}
+ private:
+  struct Matrix final : LayerExchange {  // a parameter of which P and Q travel
+    Matrix(Parameter& p, const Bucket& bucket, const Tensor& errors, const TrainingFacts& facts, int N)
+        : LayerExchange(p, bucket),
+          low_rank(p, bucket.choice.rank, errors, facts.seed),
+          wire(bucket),
+          workers(N),
+          account(p.info.name, to_string(bucket.choice), p.info.elements, facts.ledger_every) {}
+    compress::LowRank low_rank;
+    Bucket wire;  // says how P and Q travel
+    const int workers;
+    bool sums_q = false;             // Q is under way, else P
+    std::atomic<bool> come = false;  // P has
+    EnergyAccount account;
+
+    bool sums_p() const { return phase == LayerExchange::Phase::under_way && !sums_q; }
+    void add_row(std::vector<LedgerRow>& rows) const override {
+      const auto sent = static_cast<double>(low_rank.rank() * (low_rank.matrix().dim(0) + low_rank.matrix().dim(1)));
+      account.add_row(rows, sent, ring_allreduce_cost(workers, sent * 4).bytes);
+    }
+    void keep_in(StateTable& table, const std::string& prefix) override {
+      table.object(prefix, low_rank, Join::equal), table.object(prefix, account, Join::own);
+    }
+  };
+
+  bool is_dense(std::int64_t step) override {
+    return warmup_.dense_in_step(step + side_.facts.steps_ahead, side_.facts.steps_per_epoch);
+  }
+  void project(Matrix& matrix);
+  void sum(Matrix& matrix, bool q);
+  void sum_projected();
+  void fit(Matrix& matrix);
+  void fit_what_has_come();
+  void submit_all() override;
+  void apply(LayerExchange& layer) override;
+
+  const Warmup warmup_;
+};
 
 void PowerSgd::gradient_ready(Parameter& p, Rows rows) {
-  engine_.at(Engine::Phase::backward, p.info.name);
+  side_.engine.at(Engine::Phase::backward, p.info.name);
   fit_what_has_come();
-  Matrix* const m = matrix_of(p);
+  Matrix* const m = layer_as<Matrix>(p);
   if (m == nullptr || dense_phase_) return dense_.gradient_ready(p, rows);
-  require<Error>(m->phase == Matrix::Phase::idle || m->phase == Matrix::Phase::gathering, "powersgd: the gradient of ",
-                 p.info.name, " is ready again before its last update was applied. Run its forward, or flush, first.");
   const auto begin = Clock::now();
-  m->phase = Matrix::Phase::gathering;
-  m->context = context_;
+  begin_gathering(*m);
   m->low_rank.gather(rows);
+  GhostWork::tell(kept_.device(), Work::gathering, static_cast<std::size_t>(p.info.part(rows).count));
   if (m->low_rank.complete()) project(*m);
   costs_.select_seconds += seconds_since(begin);
-  if (m->phase == Matrix::Phase::projected && side_.facts.overlap != Overlap::none) hand_over(*m);
+  if (m->phase == Phase::complete) hand_over(*m, [this, m] { sum(*m, false); });
 }
 
 void PowerSgd::project(Matrix& m) {
@@ -85,111 +114,84 @@ void PowerSgd::project(Matrix& m) {
   if (side_.watch) side_.watch(m.parameter, m.low_rank.matrix().slice());
   m.account.before(m.context.step, m.low_rank.matrix());
   m.low_rank.project(m.context.step);
-  m.phase = Matrix::Phase::projected;
+  m.phase = Phase::complete;
 }
 
-void PowerSgd::hand_over(Matrix& m) {
-  if (!m.by_nccl) return sum(m, Matrix::Phase::sums_p);
-  dense_.in_turn_of(m.parameter, [this, &m] { sum(m, Matrix::Phase::sums_p); });
-}
-
-/// Hands over P or Q.
-void PowerSgd::sum(Matrix& m, Matrix::Phase phase) {
-  const bool first = phase == Matrix::Phase::sums_p;
-  const Slice<float> x = first ? m.low_rank.p() : m.low_rank.q();
-  m.phase = phase;
-  m.wire.pieces = pieces_of(x.size_bytes(), engine_.size());
-  Operation operation{.name = concat("sum of ", first ? "P of " : "Q of ", m.parameter.info.name),
-                      .slot = m.slot,
-                      .priority = m.wire.priority,
-                      .device = errors_.device(),
-                      .in_order = m.by_nccl};
-  operation.body = [this, &m, x, first](Communicator& comm) -> Task<> {
-    const Hops plain;
-    if (m.by_nccl)
-      dense_.nccl()->allreduce(x);
-    else
-      co_await allreduce(comm, x, m.wire, plain);
-    if (first) m.come.store(true, std::memory_order_release);
-  };
-  m.ticket = engine_.submit(std::move(operation));
+/// Hands over P, or Q.
+void PowerSgd::sum(Matrix& m, bool q) {
+  const Slice<float> x = q ? m.low_rank.q() : m.low_rank.p();
+  m.sums_q = q;
+  m.wire.pieces = pieces_of(x.size_bytes(), side_.engine.size());
+  std::function<Task<>(Communicator&)> body = [this, &m, x](Communicator& comm) { return dense_.sum(comm, x, m.wire); };
+  if (!m.by_nccl && !q)  // NCCL's operations give way to no other: the sum is the operation itself
+    body = [this, &m, x](Communicator& comm) -> Task<> {
+      co_await dense_.sum(comm, x, m.wire);
+      m.come.store(true, std::memory_order_release);
+    };
+  submit(m, concat("sum of ", q ? "Q of " : "P of ", m.parameter.info.name), std::move(body));
 }
 
 void PowerSgd::sum_projected() {
-  for_matrices([&](Matrix& m) {
-    if (m.phase == Matrix::Phase::projected) sum(m, Matrix::Phase::sums_p);
+  for_layers<Matrix>([&](Matrix& m) {
+    if (m.phase == Phase::complete) sum(m, false);
   });
 }
 
 /// Waits for P.
 void PowerSgd::fit(Matrix& m) {
-  engine_.wait(std::exchange(m.ticket, {}));
+  finish(m);
   m.come.store(false, std::memory_order_relaxed);
-  const auto begin = Clock::now();
   {
-    const Trace::Span span(m.parameter.info.name, "fit");
+    const Doing fitting(m.parameter.info.name, "fit", costs_.select_seconds);
     m.low_rank.fit();
+    GhostWork::tell(kept_.device(), Work::selecting, static_cast<std::size_t>(m.parameter.info.elements));
   }
-  costs_.select_seconds += seconds_since(begin);
-  sum(m, Matrix::Phase::sums_q);
+  sum(m, true);
 }
 
 /// NCCL takes all that ranks ask for in one order: there it is done when backward has ended.
 void PowerSgd::fit_what_has_come() {
-  for (const auto& m : matrices_)
-    if (m && m->phase == Matrix::Phase::sums_p && !m->by_nccl && m->come.load(std::memory_order_acquire)) fit(*m);
+  for (const auto& p : side_.arena.parameters())
+    if (Matrix* m = layer_as<Matrix>(*p);
+        m != nullptr && m->sums_p() && !m->by_nccl && m->come.load(std::memory_order_acquire))
+      fit(*m);
 }
 
 void PowerSgd::before_forward(Parameter& p, Rows rows) {
-  engine_.at(Engine::Phase::forward, p.info.name);
-  Matrix* const m = matrix_of(p);
-  if (m != nullptr && m->phase == Matrix::Phase::projected) sum_projected();
-  if (m != nullptr && m->phase == Matrix::Phase::sums_p) fit(*m);
+  side_.engine.at(Engine::Phase::forward, p.info.name);
+  Matrix* const m = layer_as<Matrix>(p);
+  if (m != nullptr && m->phase == Phase::complete) sum_projected();
+  if (m != nullptr && m->sums_p()) fit(*m);
   fit_what_has_come();
-  if (m == nullptr || m->phase == Matrix::Phase::idle) return dense_.before_forward(p, rows);
-  if (m->phase == Matrix::Phase::sums_q) apply(*m);
+  if (m == nullptr || m->phase == Phase::idle) return dense_.before_forward(p, rows);
+  if (m->phase == Phase::under_way) apply(*m);
 }
 
 /// Waits for Q.
-void PowerSgd::apply(Matrix& m) {
-  engine_.wait(std::exchange(m.ticket, {}));
-  m.phase = Matrix::Phase::idle;
-  const auto begin = Clock::now();
-  const Trace::Span span(m.parameter.info.name, "update");
-  m.low_rank.approximate(1.0f / static_cast<float>(engine_.size()));
+void PowerSgd::apply(LayerExchange& layer) {
+  auto& m = static_cast<Matrix&>(layer);
+  finish(m);
+  const Doing update(m.parameter.info.name, "update", costs_.update_seconds);
+  m.low_rank.approximate(1.0f / static_cast<float>(side_.engine.size()));
+  GhostWork::tell(kept_.device(), Work::scattering, static_cast<std::size_t>(m.parameter.info.elements));
   m.account.after(m.low_rank.matrix());
   side_.update(m.parameter, m.parameter.all_rows(), m.context);
-  costs_.update_seconds += seconds_since(begin);
 }
 
 void PowerSgd::end_step() {
   if (side_.facts.overlap != Overlap::forward) return flush();
-  for_matrices([&](Matrix& m) {
-    if (m.by_nccl && m.phase == Matrix::Phase::sums_p) fit(m);
+  for_layers<Matrix>([&](Matrix& m) {
+    if (m.sums_p() && m.by_nccl) fit(m);
   });
   fit_what_has_come();
   dense_.end_step();
 }
 
-void PowerSgd::flush() {
+void PowerSgd::submit_all() {
   sum_projected();
-  for_matrices([&](Matrix& m) {
-    if (m.phase == Matrix::Phase::sums_p) fit(m);
+  for_layers<Matrix>([&](Matrix& m) {
+    if (m.sums_p()) fit(m);
   });
-  if (side_.facts.overlap != Overlap::forward)
-    for_matrices([&](const Matrix& m) {
-      if (m.phase == Matrix::Phase::sums_q) engine_.wait(m.ticket);
-    });
-  for_matrices([&](Matrix& m) {
-    if (m.phase == Matrix::Phase::sums_q) apply(m);
-  });
-  dense_.flush();
-}
-
-Costs PowerSgd::costs() const {
-  Costs costs = dense_.costs();
-  costs.select_seconds += costs_.select_seconds, costs.update_seconds += costs_.update_seconds;
-  return costs;
 }
 
 /// P and Q, what comes of them, and the matrices that they stand for: one at a time, but the allocator keeps blocks of
@@ -197,54 +199,84 @@ Costs PowerSgd::costs() const {
 double PowerSgd::message_bytes() const {
   double bytes = dense_.message_bytes([](const Bucket& b) { return !b.sparse(); });
   std::set<std::size_t> sizes;
-  for_matrices([&](const Matrix& m) {
+  for_layers<Matrix>([&](const Matrix& m) {
     const Tensor& matrix = m.low_rank.matrix();
     const std::int64_t rank = m.low_rank.rank();
     const auto longer = static_cast<std::size_t>(rank * std::max(matrix.dim(0), matrix.dim(1)));
     bytes += static_cast<double>(sizeof(float)) * static_cast<double>(rank * matrix.dim(0));
-    bytes += static_cast<double>(allreduce_room(m.wire.allreduce, engine_.size(), longer, m.wire.pieces));
+    bytes += static_cast<double>(allreduce_room(m.wire.allreduce, side_.engine.size(), longer, m.wire.pieces));
     if (sizes.insert(matrix.bytes()).second) bytes += static_cast<double>(matrix.bytes());
   });
   return warmup_.kind == Warmup::Kind::none ? bytes : std::max(bytes, dense_.message_bytes());
 }
 
-std::vector<LedgerRow> PowerSgd::ledger() const {
-  std::vector<LedgerRow> rows;
-  if (side_.facts.ledger_every == 0) return rows;
-  LedgerRow others{.parameter = "(others)", .choice = "all"};
-  for_matrices([&](const Matrix& m) {
-    const Tensor& matrix = m.low_rank.matrix();
-    const auto sent = static_cast<double>(m.low_rank.rank() * (matrix.dim(0) + matrix.dim(1)));
-    m.account.add_row(rows, sent, ring_allreduce_cost(engine_.size(), sent * 4).bytes);
-  });
-  for (const auto& p : arena_.parameters())
-    if (matrix_of(*p) == nullptr) others.elements += p->info.elements;
-  others.bytes = dense_bytes_;
-  rows.push_back(others);
-  return rows;
-}
+class PowerSgdMethod final : public Method {
+ public:
+  std::string name() const override { return "powersgd"; }
+  std::string summary() const override { return "matrices of low rank (Vogels et al. 2019)"; }
+  Traits traits() const override { return {.chooses = true, .on_ghosts = true, .keeps = "errors"}; }
 
-void PowerSgd::save(RankState& state) const {
-  state.set(kState + "errors", errors_, side_.facts.put_by());
-  for_matrices([&](const Matrix& m) {
-    const std::string name = kState + m.parameter.info.name + "/";
-    state.save(name, m.low_rank, Join::equal);
-    state.save(name, m.account, Join::own);
-  });
-  if (side_.facts.ledger_every > 0)
-    state.set_numbers(kState + "dense_bytes", std::array{std::bit_cast<std::int64_t>(dense_bytes_)}, Join::own);
-}
+  void settings(Settings& s) override {
+    s.group("Low rank (`sync` powersgd)", Scope::exchange);
+    s.whole_number<int>("rank", "R", rank_, 1,
+                        "columns of the two matrices that stand for one; what would\nnot save half travels whole");
+    s.value(
+        "warmup", "none|dense:E", "in the first E epochs dense gradients [none]",
+        [this](const std::string& text, const std::string& where) {
+          warmup_ = Warmup::parse(text, where);
+          if (warmup_.kind == Warmup::Kind::ramp)
+            refuse("powersgd has no density to begin with", where, "give dense:E, as dense:1");
+        },
+        [this] { return warmup_.to_string(); });
+  }
 
-void PowerSgd::load(const StateDict& state) {
-  const StateDict mine = state.part(kState);
-  mine.copy_to(errors_, "errors", "what powersgd has left");
-  for_matrices([&](Matrix& m) {
-    const StateDict part = mine.part(m.parameter.info.name + "/");
-    m.low_rank.load(part);
-    m.account.load(part);
-  });
-  if (side_.facts.ledger_every > 0 && mine.contains("dense_bytes"))
-    dense_bytes_ = std::bit_cast<double>(mine.numbers("dense_bytes", 1, "the ledger of powersgd")[0]);
-}
+  void shape(PlanOptions& plan, const TrainingFacts&) const override {
+    plan.sparse = {.kind = Dispatch::Kind::low_rank, .rank = rank_};
+  }
+
+  std::unique_ptr<Strategy> worker(WorkerSide side) const override {
+    for (const Bucket& bucket : side.plan.buckets)
+      require<UsageError>(bucket.choice.selector.empty(), "the plan chooses from ", bucket.name, " by '",
+                          to_string(bucket.choice),
+                          "', which is not for `sync` powersgd (`plan`): make the plan for "
+                          "this strategy");
+    return std::make_unique<PowerSgd>(std::move(side), warmup_);
+  }
+
+  /// Counts what follows a warm-up.
+  std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
+                                       const TrainingFacts& facts) const override {
+    const int N = facts.workers;
+    if (N == 1) return 0;
+    double bytes = 0;
+    for (const Bucket& b : plan.buckets) {
+      if (b.sparse() && b.rows.first > 0) continue;  // a chunk of what was counted
+      const auto [n, m] = matrix_size(parameters[static_cast<std::size_t>(b.first)]->info.shape);
+      for (const std::int64_t count :
+           b.sparse() ? std::vector{b.choice.rank * n, b.choice.rank * m} : std::vector{b.elements}) {
+        const std::optional<Cost> cost = allreduce_cost(b.allreduce, N, 4 * static_cast<double>(count), b.pieces);
+        if (!cost) return std::nullopt;
+        bytes += cost->all_bytes / N;
+      }
+    }
+    return bytes;
+  }
+
+  LedgerForm ledger() const override {
+    return ledger_of_squares(
+        "sent: numbers a step, of both matrices; bytes: that rank 0 sent, as in a ring; held: share of the squares "
+        "of gradient and\nerror that rank 0 keeps as its next error");
+  }
+
+  std::string describe(const TrainingFacts&) const override { return fmt::format("powersgd, rank {}", rank_); }
+
+ private:
+  int rank_ = 2;
+  Warmup warmup_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Method> make_power_sgd() { return std::make_unique<PowerSgdMethod>(); }
 
 }  // namespace laconic::dist

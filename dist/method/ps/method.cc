@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "compress/codecs.h"
-#include "dist/method/allreduce/allreduce_sync.h"
+#include "dist/method/allreduce_sync.h"
 
 namespace laconic::dist {
 
@@ -26,10 +26,9 @@ void ServedMethod::check(const TrainingFacts& f) const {
   if (truncate_weights > 31)
     refuse(concat("a float cannot lose ", truncate_weights, " of its 32 bits"), "`truncate-weights`",
            "cut off 1 to 31, or 0 for none");
-  const std::string by = f.plan.allreduce;
-  for (const auto& [algorithm, who] : {std::pair{"mpi", "MPI's own allreduce"}, {"nccl", "NCCL"}})
-    if (local_aggregate > 1 && by == algorithm)
-      refuse(std::string(who) + " joins all ranks, and no group of them", "`local-aggregate`", "take `allreduce` ring");
+  const auto by = find_allreduce(f.plan.allreduce);
+  if (local_aggregate > 1 && by && by->kind.carrier == Carrier::nccl)
+    refuse("NCCL joins all ranks, and no group of them", "`local-aggregate`", "take `allreduce` ring");
   legs(f.plan.codec, f.codec_feedback, f.seed);  // checks them
   require<UsageError>(f.clip_norm == 0 || f.workers != 1 || f.servers > 0,
                       "a worker that is alone and its own server updates each layer before the next one's gradient is "

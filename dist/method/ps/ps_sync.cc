@@ -4,10 +4,10 @@
 #include <cmath>
 #include <utility>
 
-#include "compress/choose/residual.h"
+#include "compress/select/residual.h"
 #include "core/raw.h"
 #include "dist/collective/meeting.h"
-#include "dist/method/allreduce/allreduce_sync.h"
+#include "dist/method/allreduce_sync.h"
 #include "dist/server/control.h"
 #include "dist/server/loopback.h"
 
@@ -39,11 +39,16 @@ PsSync::PsSync(WorkerSide side, Options options)
       owed_(o_.legs.keeps_losses ? arena().make_state() : Tensor()),
       up_(this->plan().buckets.size()),
       down_(this->plan().buckets.size()) {
-  require<UsageError>(
-      o_.group == 1 || !this->plan().has(Carrier::mpi),
-      "MPI's own allreduce joins all ranks, and no group of them (`local-aggregate`): take `allreduce` ring");
   require<Error>(side_.server_rank.size() == this->plan().buckets.size(), o_.name, ": servers are named for ",
                  side_.server_rank.size(), " buckets of ", this->plan().buckets.size(), ".");
+  if (accounts()) {
+    std::vector<StateTable::Number> bytes{&exchanges_};
+    for (auto* leg : {&up_, &down_})
+      for (auto& n : *leg) bytes.push_back(&n);
+    table_.numbers("servers/ledger", std::move(bytes), Join::anew, "the ledger of servers", false);  // by the plan
+  }
+  table_.row([this](RankState& state) { save_losses(state, owed_, leaders()); },
+             [this](const StateDict& state) { load_losses(state, owed_); });
 }
 
 PsSync::~PsSync() {
@@ -244,27 +249,6 @@ std::vector<LedgerRow> PsSync::ledger() const {
 Holders PsSync::leaders() const {
   const int group = std::max(1, o_.group);
   return {.place = leads() ? engine().rank() / group : -1, .count = (side_.facts.workers - 1) / group + 1};
-}
-
-void PsSync::save(RankState& state) const {
-  if (accounts()) {
-    std::vector<std::int64_t> numbers{exchanges_};
-    for (const auto* leg : {&up_, &down_})
-      for (const auto& bytes : *leg) numbers.push_back(static_cast<std::int64_t>(bytes.load()));
-    state.set_numbers("servers/ledger", numbers, Join::anew);  // it goes by the plan
-  }
-  save_losses(state, owed_, leaders());
-}
-
-void PsSync::load(const StateDict& state) {
-  if (accounts() && state.contains("servers/ledger")) {
-    const auto saved = state.numbers("servers/ledger", 1 + up_.size() + down_.size(), "the ledger of servers");
-    auto next = saved.begin();
-    exchanges_ = *next++;
-    for (auto* leg : {&up_, &down_})
-      for (auto& bytes : *leg) bytes = static_cast<std::uint64_t>(*next++);
-  }
-  load_losses(state, owed_);
 }
 
 }  // namespace laconic::dist

@@ -47,8 +47,6 @@ class PsSync : public BucketSync {
   void hide_joint_model() override;
   std::optional<double> drift() const override;
   std::vector<LedgerRow> ledger() const override;
-  void save(RankState& state) const override;
-  void load(const StateDict& state) override;
 
  protected:
   /// Whether the servers' model is another one than this worker's.

@@ -132,12 +132,9 @@ void SparseExchange::settings(Settings& s) {
         o.dense_below = static_cast<std::int64_t>(size), dense_below_given_ = true;
       },
       [&o] { return number_text(o.dense_below); });
-  if (has_indices) {
+  if (has_indices)
     s.either("index-coding", o.delta, "raw", "delta", "4 bytes an index, or the gaps between them [raw]").text =
         nullptr;  // changes no bit
-    s.either("sparse-reduce", o.split, "allgather", "split",
-             "all send all to all; or each adds up a range of the\nelements and returns the largest [allgather]");
-  }
   if (traits_of(variant_).one_magnitude)
     s.value(
         "threshold", "T", "what strom sends, as T or -T",
@@ -165,28 +162,20 @@ void SparseExchange::check(const TrainingFacts& f) const {
                       "strom sends what reaches a threshold (`threshold`): give one above 0, as `threshold` 0.01");
   require<UsageError>(m.has_density || warmup_of(m, o).kind != Warmup::Kind::ramp, m.name,
                       " has no density that could fall (`warmup` ramp): take `warmup` dense:E");
-  require<UsageError>(!o.split || (m.has_density && !traits_of(m).same_everywhere), m.name, " ",
-                      m.has_density ? "sends no indices to split by" : "has no k to share out",
-                      " (`sparse-reduce` split): take allgather");
-  if (o.split && f.plan.allreduce == "nccl")
-    refuse("NCCL carries what all send to all", "`sparse-reduce` split with `allreduce` nccl",
-           "take `sparse-reduce` allgather, or `allreduce` ring");
   const Dispatch d = dispatch_of(m, o);
   if (d.kind == Dispatch::Kind::automatic && dense_below_given_)
     refuse("`selector` auto says which parameters travel whole", "`dense-below`", "leave one of the two out");
   if (!by_setting(m) || d.kind != Dispatch::Kind::fixed) return;
   require<UsageError>(!o.quantised || fits(m, {d.selector, true}), "`selector` ", d.selector,
                       " is not for one value for all of a sign (`qrgc`): take `selector` search or paper");
-  require<UsageError>(!o.split || !compress::selector_kind(d.selector).traits.same_everywhere, "`selector` ",
-                      d.selector, " sends no indices to split by (`sparse-reduce` split): take allgather");
 }
 
 Method::Traits SparseExchange::traits() const {
-  // Where ranges are summed, it counts which elements ranks choose alike; without a density, how large they are.
+  // Without a density the gradients decide how much travels.
   return {.chooses = true,
           .limits_norm = true,
           .asks_network = by_setting(variant_) && options.selector == "auto",
-          .on_ghosts = variant_.has_density && !options.split,
+          .on_ghosts = variant_.has_density,
           .keeps = "residual"};
 }
 
@@ -238,8 +227,6 @@ std::optional<double> SparseExchange::expected_bytes(const Plan& plan,
     const double own = b.choice.quantised ? index : index + 4;
     if (chosen.same_everywhere)
       bytes += 2 * (N - 1) / N * 4 * k;
-    else if (o.split)
-      bytes += (N - 1) / N * k * (own + index + 4) + (N - 1) * 12;
     else
       bytes += (N - 1) * (k * own + 8);
   }

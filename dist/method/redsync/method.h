@@ -4,15 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "compress/sparse_message.h"
-#include "dist/method/ledger_account.h"
+#include "dist/method/carry.h"
 #include "dist/method/method.h"
 #include "dist/method/warmup.h"
 
 namespace laconic::dist {
 
-/// A method that sends chosen elements of residuals: RedSync, and its neighbours, which put the same parts together in
-/// another way.
+/// A method that sends chosen elements of residuals: RedSync, or one that puts the same parts together in another way.
 struct SparseMethod {
   const char* name;
   const char* summary;   ///< what is special about it, and its source
@@ -38,11 +36,10 @@ struct SparseOptions {
   std::optional<Warmup> warmup{};        ///< nothing: the method's own
   std::int64_t dense_below = 128 << 10;  ///< bytes: smaller parameters travel whole
   bool delta = false;                    ///< `index-coding` delta
-  bool split = false;                    ///< `sparse-reduce` split
   double threshold = 0;                  ///< of strom
   /// The network's, where they are known. `selector` auto goes by them, and so does the coding of indices.
   std::optional<double> latency_seconds{}, seconds_per_byte{};
-  std::optional<double> residual_seconds{};  ///< likewise, of TrainingFacts
+  std::optional<double> residual_seconds{};  ///< as in TrainingFacts
 
   compress::IndexCoding coding() const;
 };
@@ -72,7 +69,7 @@ class SparseExchange final : public Method {
   /// Counts with the density that is kept after a warm-up. Returns nothing for a method without a density.
   std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
                                        const TrainingFacts& facts) const override;
-  LedgerForm ledger() const override { return LedgerAccount::form(); }
+  LedgerForm ledger() const override { return Carry::ledger(); }
   std::string describe(const TrainingFacts& facts) const override;
 
   SparseOptions options{};

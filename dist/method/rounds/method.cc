@@ -119,9 +119,17 @@ class LocalRounds final : public Method {
   /// Counts the steps after a warm-up.
   std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
                                        const TrainingFacts& facts) const override {
-    const std::optional<double> bytes = pairs_     ? PairSync::expected_bytes(plan, facts.workers)
-                                        : density_ ? TopKSync::expected_bytes(plan, parameters, *wire(), facts.workers)
-                                                   : bytes_of_step(plan, facts.workers);
+    const double N = facts.workers;
+    double elements = 0;
+    for (const Bucket& b : plan.buckets) elements += static_cast<double>(b.elements);
+    std::optional<double> bytes;
+    if (pairs_)
+      bytes = sizeof(float) * elements * (N - facts.workers % 2) / N;
+    else if (density_)
+      bytes = expected_exchange_bytes(plan, parameters, facts, TopK::form(facts),
+                                      [this](PartPlace place) { return TopK{*wire()}.part(std::move(place)); });
+    else
+      bytes = bytes_of_step(plan, facts.workers);
     return bytes ? std::optional(*bytes / static_cast<double>(rules_.every)) : std::nullopt;
   }
 
@@ -161,8 +169,8 @@ class LocalRounds final : public Method {
   double pull() const { return pull_.value_or(lr()); }
   std::string bits() const { return bits_.value_or("2"); }
   double beta() const { return beta_.value_or(0.95); }
-  std::optional<TopKWire> wire() const {
-    return density_ ? std::optional(TopKWire{.density = *density_, .two_bits = bits() == "2"}) : std::nullopt;
+  std::optional<compress::TopKWire> wire() const {
+    return density_ ? std::optional(compress::TopKWire{.density = *density_, .two_bits = bits() == "2"}) : std::nullopt;
   }
   double mix() const { return mix_.value_or(rules_.delay > 0 ? 0.5 : 0); }
 

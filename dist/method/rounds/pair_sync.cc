@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 #include <vector>
 
 #include "core/base/random.h"
 #include "core/raw.h"
 #include "dist/collective/reduce.h"
-#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 namespace {
@@ -27,33 +25,13 @@ void add_multiple(const Tensor& y, float a, const Tensor& x) {
 std::optional<int> partner_of(int rank, int N, std::uint64_t seed, std::int64_t step) {
   std::vector<int> order(static_cast<std::size_t>(N));
   std::iota(order.begin(), order.end(), 0);
-  Random random(seed, Purpose::pairing, static_cast<std::uint64_t>(step));
-  for (std::size_t left = order.size(); left > 1; --left)
-    std::swap(order[left - 1], order[random.below(static_cast<std::uint32_t>(left))]);
+  Random(seed, Purpose::pairing, static_cast<std::uint64_t>(step)).shuffle(order);
   const auto place = static_cast<std::size_t>(std::find(order.begin(), order.end(), rank) - order.begin()) ^ 1;
   return place < order.size() ? std::optional(order[place]) : std::nullopt;
 }
 
-PairSync::PairSync(const ParameterArena& arena, Engine& engine, const Plan& plan, Update update,
-                   const TrainingFacts& facts, double pull)
-    : BucketSync(arena, engine, plan, "pairs", facts, 2),
-      update_(std::move(update)),
-      seed_(facts.seed),
-      pull_(static_cast<float>(pull)),
-      theirs_(arena.make_state()) {}
-
-double PairSync::expected_bytes(const Plan& plan, int workers) {
-  double elements = 0;
-  for (const Bucket& b : plan.buckets) elements += static_cast<double>(b.elements);
-  return sizeof(float) * elements * (workers - workers % 2) / workers;
-}
-
-std::optional<int> PairSync::partner(std::int64_t step) const {
-  return partner_of(engine().rank(), engine().size(), seed_, step);
-}
-
 Operation PairSync::exchange(std::size_t b) {
-  const std::optional<int> other = partner(context_of(b).step);
+  const std::optional<int> other = partner(b);
   if (!other)
     return {.name = "no exchange of " + bucket(b).name, .body = [](Communicator&) { return nobody_to_meet(); }};
   const std::int64_t offset = bucket(b).offset, n = bucket(b).elements;
@@ -65,7 +43,7 @@ Operation PairSync::exchange(std::size_t b) {
 
 void PairSync::arrived(std::size_t b) {
   StepContext context = context_of(b);
-  if (partner(context.step)) {
+  if (partner(b)) {
     const std::int64_t offset = bucket(b).offset, n = bucket(b).elements;
     const Tensor sum = arena().gradients().range(offset, n);
     add_in_place(sum.slice(), part(theirs_, bucket(b)));

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "dist/method/bucket_sync.h"
 
@@ -22,19 +23,20 @@ std::optional<int> partner_of(int rank, int N, std::uint64_t seed, std::int64_t 
 ///   source   NoLoCo (Kolehmainen et al. 2025)
 class PairSync final : public BucketSync {
  public:
-  PairSync(const ParameterArena& arena, Engine& engine, const Plan& plan, Update update, const TrainingFacts& facts,
-           double pull);
+  PairSync(WorkerSide side, double pull)
+      : BucketSync(side.arena, side.engine, side.plan, "pairs", side.facts, 2),
+        update_(std::move(side.update)),
+        seed_(side.facts.seed),
+        pull_(static_cast<float>(pull)),
+        theirs_(side.arena.make_state()) {}
   ~PairSync() override { halt_what_is_under_way(); }
-
-  /// Of this rank, at the end of the round that ends with this step.
-  std::optional<int> partner(std::int64_t step) const;
-
-  /// Bytes that a worker sends when all messages of the plan travel once: the mean over workers.
-  static double expected_bytes(const Plan& plan, int workers);
 
  private:
   Operation exchange(std::size_t bucket) override;
   void arrived(std::size_t bucket) override;
+  std::optional<int> partner(std::size_t b) const {
+    return partner_of(engine().rank(), engine().size(), seed_, context_of(b).step);
+  }
 
   const Update update_;
   const std::uint64_t seed_;

@@ -1,15 +1,13 @@
 #include "dist/method/rounds/rounds_sync.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <span>
 #include <utility>
 
-#include "core/raw.h"
 #include "core/base/trace.h"
+#include "core/raw.h"
 #include "dist/collective/ring_allreduce.h"
-#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 namespace {
@@ -44,6 +42,7 @@ RoundsSync::RoundsSync(WorkerSide side, const Rules& rules)
     : rules_(rules),
       arena_(side.arena),
       engine_(side.engine),
+      seed_(side.facts.seed),
       outer_(twins_of(side.arena), side.arena.values().device()),
       velocity_(rules.momentum > 0 ? outer_.make_state() : Tensor()),
       exchange_(make_exchange(side)),
@@ -54,17 +53,42 @@ RoundsSync::RoundsSync(WorkerSide side, const Rules& rules)
   divide();
   const std::vector<std::int64_t> none(static_cast<std::size_t>(engine_.size()));
   seen_.assign(due_.size(), {none, none});
+  make_table();
+}
+
+void RoundsSync::make_table() {
+  const Join joined = rules_.pairs ? Join::mean : Join::equal;  // as the parameters are
+  table_.tensor("rounds/outer", outer_.values(), joined, "the outer model of rounds");
+  if (velocity_.defined()) table_.tensor("rounds/velocity", velocity_, joined, "the outer momentum of rounds");
+  std::vector<StateTable::Number> steps{&done_}, samples;
+  for (std::int64_t& due : due_) steps.push_back(&due);
+  for (Seen& seen : seen_)
+    for (auto* const some : {&seen.since_sent, &seen.since_equal})
+      for (std::int64_t& n : *some) samples.push_back(&n);
+  table_.numbers("rounds/steps", std::move(steps), Join::equal, "the state of rounds");
+  table_.numbers("rounds/began", {&began_}, Join::equal, "the state of rounds", false);
+  // Of other workers it has another shape: all are equal then.
+  table_.numbers("rounds/samples", std::move(samples), Join::equal, "the state of rounds", false);
+  table_.row([](RankState&) {},
+             [this](const StateDict&) {
+               for (const auto& p : arena_.parameters())
+                 if (due_[fragment_of(*p)] > done_) arriving_.gradient_ready(*p, p->all_rows());
+             });
+  table_.object("rounds/exchange/", *exchange_);
+  if (dense_) table_.object("rounds/dense/", *dense_);
 }
 
 std::unique_ptr<BucketSync> RoundsSync::make_exchange(const WorkerSide& side) {
   const Update step = [this](Parameter& p, Rows rows, const StepContext& context) {
     outer_step(p, rows, context.gradient_scale);
   };
-  if (rules_.pairs)
-    return std::make_unique<PairSync>(outer_, side.engine, side.plan, step, side.facts, rules_.pull / rules_.lr);
+  const WorkerSide outer{
+      .facts = side.facts, .arena = outer_, .engine = side.engine, .plan = side.plan, .update = step};
+  if (rules_.pairs) return std::make_unique<PairSync>(outer, rules_.pull / rules_.lr);
   if (rules_.chosen)
-    return std::make_unique<TopKSync>(outer_, side.engine, side.plan, step, side.facts, *rules_.chosen,
-                                      rules_.feedback);
+    return std::make_unique<Exchange>(outer, TopK::form(side.facts), [this](PartPlace place) {
+      return TopK{*rules_.chosen, rules_.feedback}.part(std::move(place));
+    });
   return std::make_unique<AllreduceSync>(outer_, side.engine, side.plan, step, side.facts);
 }
 
@@ -99,7 +123,7 @@ void RoundsSync::divide() {
 void RoundsSync::begin_step(const StepContext& context) {
   context_ = context;
   if (dense()) return dense_->begin_step(context);
-  if (!began_) {
+  if (began_ < 0) {
     if (dense_) dense_->flush();
     // All workers are equal in that step. A simulation begins later, and so does a checkpoint that does not say when.
     if (context.step == rules_.dense_steps + 1) outer_.values().copy_from(arena_.values());
@@ -125,7 +149,7 @@ void RoundsSync::before_forward(Parameter& p, Rows rows) {
 
 bool RoundsSync::ends_round(std::size_t fragment) const {
   const std::int64_t ahead = static_cast<std::int64_t>(fragment) * rules_.every / rules_.fragments;
-  return (context_.step - *began_ + ahead) % rules_.every == 0;
+  return (context_.step - began_ + ahead) % rules_.every == 0;
 }
 
 void RoundsSync::end_step() {
@@ -146,7 +170,7 @@ void RoundsSync::end_step() {
 double RoundsSync::weight_of_change(std::size_t fragment) const {
   const std::vector<std::int64_t>& samples = seen_[fragment].since_sent;
   if (!rules_.pairs) return weight_among(samples, engine_.rank());
-  const auto other = static_cast<PairSync&>(*exchange_).partner(context_.step);
+  const auto other = partner_of(engine_.rank(), engine_.size(), seed_, context_.step);
   const auto of = [&](int worker) { return samples[static_cast<std::size_t>(worker)]; };
   return other ? weight_among(std::array{of(engine_.rank()), of(*other)}, 0) : 1;
 }
@@ -162,7 +186,7 @@ void RoundsSync::send(std::size_t fragment) {
   for (std::size_t b = buckets.size(); b-- > 0;) {
     const Bucket& bucket = buckets[b];
     if (fragments_[static_cast<std::size_t>(bucket.first)] != fragment) {
-      if (sums != nullptr && sums->nccl() != nullptr && bucket.carrier() == Carrier::nccl) sums->in_turn(b, nullptr);
+      if (sums != nullptr && sums->by_nccl(bucket)) sums->in_turn(b, nullptr);
       continue;
     }
     const auto each = [&](auto f) {
@@ -222,13 +246,11 @@ void RoundsSync::flush() {
 }
 
 Costs RoundsSync::costs() const {
-  Costs costs = exchange_->costs();
-  costs.update_seconds += own_.costs().update_seconds + arriving_.costs().update_seconds;
-  if (dense_) {
-    const Costs of_dense = dense_->costs();
-    costs.update_seconds += of_dense.update_seconds;
-    costs.buffer_bytes = std::max(costs.buffer_bytes, of_dense.buffer_bytes);
-  }
+  Costs costs = exchange_->costs() + own_.costs() + arriving_.costs();
+  if (!dense_) return costs;
+  const std::uint64_t most = std::max(costs.buffer_bytes, dense_->costs().buffer_bytes);
+  costs = costs + dense_->costs();
+  costs.buffer_bytes = most;
   return costs;
 }
 
@@ -253,46 +275,6 @@ void RoundsSync::show_joint_model() {
     raw::scale(mean, 1.0f / static_cast<float>(engine_.size()));
   }
   joint_.show();
-}
-
-void RoundsSync::save(RankState& state) const {
-  const Join joined = rules_.pairs ? Join::mean : Join::equal;  // as the parameters are
-  state.set("rounds/outer", outer_.values(), joined);
-  if (velocity_.defined()) state.set("rounds/velocity", velocity_, joined);
-  std::vector<std::int64_t> numbers{done_};
-  numbers.insert(numbers.end(), due_.begin(), due_.end());
-  state.set_numbers("rounds/steps", numbers, Join::equal);
-  state.set_numbers("rounds/began", std::array{began_.value_or(-1)}, Join::equal);
-  std::vector<std::int64_t> samples;
-  for (const Seen& seen : seen_)
-    for (const auto* const some : {&seen.since_sent, &seen.since_equal})
-      samples.insert(samples.end(), some->begin(), some->end());
-  state.set_numbers("rounds/samples", samples,
-                    Join::equal);  // of other workers it has another shape: all are equal then
-  state.save("rounds/exchange/", *exchange_);
-  if (dense_) state.save("rounds/dense/", *dense_);
-}
-
-void RoundsSync::load(const StateDict& state) {
-  const StateDict mine = state.part("rounds/");
-  mine.copy_to(outer_.values(), "outer", "the outer model of rounds");
-  if (velocity_.defined()) mine.copy_to(velocity_, "velocity", "the outer momentum of rounds");
-  const std::vector<std::int64_t> numbers = mine.numbers("steps", 1 + due_.size(), "the state of rounds");
-  done_ = numbers[0];
-  due_.assign(numbers.begin() + 1, numbers.end());
-  if (mine.contains("began"))  // not of an earlier version
-    if (const std::int64_t began = mine.numbers("began", 1, "the state of rounds")[0]; began >= 0) began_ = began;
-  if (mine.contains("samples")) {  // likewise
-    const auto samples = mine.numbers("samples", 2 * due_.size() * seen_[0].since_sent.size(), "the state of rounds");
-    auto next = samples.begin();
-    for (Seen& seen : seen_)
-      for (auto* const some : {&seen.since_sent, &seen.since_equal})
-        for (std::int64_t& n : *some) n = *next++;
-  }
-  for (const auto& p : arena_.parameters())
-    if (due_[fragment_of(*p)] > done_) arriving_.gradient_ready(*p, p->all_rows());
-  exchange_->load(mine.part("exchange/"));
-  if (dense_) dense_->load(mine.part("dense/"));
 }
 
 }  // namespace laconic::dist

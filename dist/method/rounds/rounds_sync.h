@@ -4,10 +4,10 @@
 #include <optional>
 #include <vector>
 
-#include "dist/method/allreduce/allreduce_sync.h"
+#include "dist/method/allreduce_sync.h"
 #include "dist/method/none/no_sync.h"
 #include "dist/method/rounds/pair_sync.h"
-#include "dist/method/rounds/top_k_sync.h"
+#include "dist/method/rounds/top_k.h"
 
 namespace laconic::dist {
 
@@ -17,7 +17,7 @@ namespace laconic::dist {
 ///
 ///     every step                 w = the worker's own update of w, by its own gradient
 ///     after H steps              d = x - w starts on its way: the pseudo-gradient, summed by AllreduceSync; or the
-///                                largest elements of it and of what is left of earlier ones, summed by TopKSync;
+///                                largest elements of it and of what is left of earlier ones, summed by TopK;
 ///                                or it meets that of one other worker only, and the two x pull each other: PairSync
 ///     TAU steps later            D = mean of d over the workers, weighed by the samples that each has
 ///                                seen in the round
@@ -40,7 +40,7 @@ namespace laconic::dist {
 ///
 ///   cost    of memory: x, d, v if there is momentum, and with pairs what comes, each a copy of the parameters. Of
 ///           time: when a round ends, d is computed (3 passes over it), and when it comes, x and w (2 to 7 passes)
-///   throws  what AllreduceSync and TopKSync throw; UsageError if there are more fragments than the plan has messages
+///   throws  what AllreduceSync and TopK throw; UsageError if there are more fragments than the plan has messages
 ///   source  Stich 2019 (local SGD: sgd, lr 1), Lin et al. 2020 (post-local SGD: dense steps first), Wang et al. 2020
 ///           (SlowMo: momentum; the same while the inner rate is constant), Douillard et al. 2023 (DiLoCo: nesterov, lr
 ///           0.7, m 0.9) and 2025 (Streaming DiLoCo: fragments, TAU, ALPHA; its Algorithm 2), Sarfi et al. 2025
@@ -54,9 +54,9 @@ class RoundsSync final : public Strategy {
     double mix = 0;               ///< ALPHA, the share of its own values that a worker keeps
     double lr = 1, momentum = 0;  ///< of the outer model
     bool nesterov = false;
-    std::int64_t dense_steps = 0;      ///< at the beginning: every step's gradients are joined
-    std::optional<TopKWire> chosen{};  ///< what is sent of d; nothing: all
-    double feedback = 0;               ///< BETA, by which what was not sent shrinks from round to round
+    std::int64_t dense_steps = 0;                ///< at the beginning: every step's gradients are joined
+    std::optional<compress::TopKWire> chosen{};  ///< what is sent of d; nothing: all
+    double feedback = 0;                         ///< BETA, by which what was not sent shrinks from round to round
     bool pairs = false;  ///< D is of two workers, who change from round to round; nothing may be chosen then
     double pull = 0;     ///< GAMMA: of the distance of x from its pair's mean so much is made up for in a round
   };
@@ -77,14 +77,11 @@ class RoundsSync final : public Strategy {
   std::optional<double> drift() const override { return joint_.drift(); }
   std::optional<double> weight_in_mean(const Parameter& p) const override;
 
-  /// "rounds/outer", "rounds/velocity", when fragments are taken over, the samples seen, and what encoding has lost.
-  void save(RankState& state) const override;
-  void load(const StateDict& state) override;
-
  private:
-  bool dense() const { return !began_ && context_.step <= rules_.dense_steps; }
+  bool dense() const { return began_ < 0 && context_.step <= rules_.dense_steps; }
   std::unique_ptr<BucketSync> make_exchange(const WorkerSide& side);
   void divide();
+  void make_table();
   bool ends_round(std::size_t fragment) const;
   double weight_of_change(std::size_t fragment) const;
   void send(std::size_t fragment);
@@ -98,6 +95,7 @@ class RoundsSync final : public Strategy {
   const Rules rules_;
   const ParameterArena& arena_;
   Engine& engine_;
+  const std::uint64_t seed_;
   const ParameterArena outer_;                  // x, and in the place of gradients d
   const Tensor velocity_;                       // v; undefined without momentum
   std::optional<AllreduceSync> dense_;          // the exchange of dense steps, if there are any
@@ -115,8 +113,9 @@ class RoundsSync final : public Strategy {
   StepContext context_;
   bool learned_ = false;   // gradients have come in this step: it is not passed over
   std::int64_t done_ = 0;  // the last step that has ended
-  /// The step after which rounds began. Other workers have other steps an epoch, but rounds go on where they were.
-  std::optional<std::int64_t> began_;
+  /// The step after which rounds began; -1: not yet. Other workers have other steps an epoch, but rounds go on where
+  /// they were.
+  std::int64_t began_ = -1;
 };
 
 }  // namespace laconic::dist

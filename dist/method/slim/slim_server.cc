@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "dist/collective/pieces.h"
-#include "dist/engine/ghost_work.h"
 #include "dist/method/slim/slim_sync.h"
 
 namespace laconic::dist {

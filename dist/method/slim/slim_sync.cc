@@ -4,10 +4,9 @@
 #include <utility>
 
 #include "core/base/clock.h"
-#include "core/raw.h"
 #include "core/base/trace.h"
+#include "core/raw.h"
 #include "dist/collective/pieces.h"
-#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 
@@ -16,7 +15,35 @@ SlimSync::SlimSync(WorkerSide side, Options options, const Rules& rules)
       rules_(rules),
       next_(arena().make_state()),
       delta_(arena().make_state()),
-      states_(plan().buckets.size()) {}
+      states_(plan().buckets.size()) {
+  table_.tensor("slimdp/delta", delta_, put_by(), "what slimdp has not sent");
+  const auto bytes = [this] {
+    std::vector<double*> all;
+    for (State& s : states_) all.insert(all.end(), {&s.bytes.core, &s.bytes.explorer, &s.bytes.keys});
+    return all;
+  };
+  if (accounts())  // whole numbers
+    table_.row(
+        [bytes](RankState& state) {
+          std::vector<std::int64_t> words;
+          for (const double* n : bytes()) words.push_back(std::llround(*n));
+          state.set_numbers("slimdp/bytes", words, Join::anew);
+        },
+        [bytes](const StateDict& state) {
+          if (!state.contains("slimdp/bytes")) return;
+          const std::vector<double*> all = bytes();
+          const auto words = state.numbers("slimdp/bytes", all.size(), "the ledger of slimdp");
+          for (std::size_t i = 0; i < all.size(); ++i) *all[i] = static_cast<double>(words[i]);
+        });
+  for (std::size_t b = 0; b < states_.size(); ++b)
+    table_.row(
+        [this, b](RankState& state) { state.save("slimdp/" + bucket(b).name + "/", states_[b].set, Join::anew); },
+        [this, b](const StateDict& state) {
+          states_[b].reader.forget();
+          states_[b].set.load(state.part("slimdp/" + bucket(b).name + "/"),
+                              static_cast<std::size_t>(bucket(b).elements));
+        });
+}
 
 void tell_choice(Device device, const compress::SlimFormat& format, bool of_core) {
   if (of_core) GhostWork::tell(device, Work::selecting, format.n);
@@ -138,35 +165,6 @@ double SlimSync::message_bytes() const {
     longest = std::max(longest, static_cast<double>(out.max_bytes() + in.max_bytes()));
   }
   return bytes + kSlimTurns * longest;
-}
-
-void SlimSync::save(RankState& state) const {
-  PsSync::save(state);
-  state.set("slimdp/delta", delta_, put_by());
-  if (accounts()) {
-    std::vector<std::int64_t> bytes;
-    for (const State& s : states_)
-      for (const double n : {s.bytes.core, s.bytes.explorer, s.bytes.keys}) bytes.push_back(std::llround(n));
-    state.set_numbers("slimdp/bytes", bytes, Join::anew);
-  }
-  for (std::size_t b = 0; b < states_.size(); ++b)
-    state.save("slimdp/" + bucket(b).name + "/", states_[b].set, Join::anew);
-}
-
-void SlimSync::load(const StateDict& state) {
-  PsSync::load(state);
-  const StateDict mine = state.part("slimdp/");
-  mine.copy_to(delta_, "delta", "what slimdp has not sent");
-  if (accounts() && mine.contains("bytes")) {
-    const auto saved = mine.numbers("bytes", 3 * states_.size(), "the ledger of slimdp");
-    auto next = saved.begin();
-    for (State& s : states_)
-      for (double* n : {&s.bytes.core, &s.bytes.explorer, &s.bytes.keys}) *n = static_cast<double>(*next++);
-  }
-  for (std::size_t b = 0; b < states_.size(); ++b) {
-    states_[b].reader.forget();
-    states_[b].set.load(mine.part(bucket(b).name + "/"), static_cast<std::size_t>(bucket(b).elements));
-  }
 }
 
 }  // namespace laconic::dist

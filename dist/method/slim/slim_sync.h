@@ -2,7 +2,7 @@
 #include <memory>
 #include <vector>
 
-#include "compress/slim_message.h"
+#include "compress/slim.h"
 #include "dist/method/ps/ps_sync.h"
 
 namespace laconic::dist {
@@ -35,8 +35,6 @@ class SlimSync final : public PsSync {
 
   Costs costs() const override;
   double message_bytes() const override;
-  void save(RankState& state) const override;
-  void load(const StateDict& state) override;
 
  private:
   struct State {  // of one bucket

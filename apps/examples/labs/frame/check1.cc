@@ -85,17 +85,8 @@ int lab1() {
   return checks.end([] {
     print_costs_head();
     for (const std::size_t n : {1'000, 10'000, 100'000, 250'000}) {
-      double measured = 0;
-      on_emulated_link([&](const Rank& rank) {
-        std::vector<float> x(n);
-        const auto run = [&] {
-          rank.engine.run("your allreduce", [&](Communicator& comm) { return allreduce(comm, slice(x)); });
-        };
-        run();  // so that all begin together
-        const double begin = rank.now();
-        run();
-        if (rank.engine.rank() == 0) measured = rank.now() - begin;
-      });
+      const double measured = seconds_on_emulated_link(
+          [x = std::vector<float>(n)](Communicator& comm) mutable { return allreduce(comm, slice(x)); });
       const double bytes = static_cast<double>(n) * sizeof(float);
       print_cost("ring of " + std::to_string(4 * n / 1000) + " kB: 2(N-1) (alpha + n/N beta)",
                  ring_seconds(kRanks, bytes), measured);

@@ -29,10 +29,7 @@ std::set<std::uint32_t> indices(const std::vector<Element>& chosen, std::size_t 
   return all;
 }
 
-}  // namespace
-
-int lab4() {
-  Checks checks(4);
+void add_checks(Checks& checks) {
   checks.check("the k largest are chosen", [] {
     const std::vector<float> g = noise(1);
     std::vector<float> residual(kN);
@@ -84,36 +81,29 @@ int lab4() {
                    "After 100 steps with k = 1 it is ",
                    w[1]);
   });
-  return checks.end([] {
-    constexpr std::size_t n = 250'000;
-    print_costs_head();
-    print_cost("dense, 1 MB: 2(N-1) (alpha + n/N beta)", ring_seconds(kRanks, n * sizeof(float)), [] {
-      double seconds = 0;
-      on_emulated_link([&](const Rank& rank) {
-        std::vector<float> x(n);
-        for (int i = 0; i < 2; ++i) {
-          const double begin = rank.now();
-          rank.engine.run("ring", [&](Communicator& comm) { return ring_allreduce(comm, slice(x)); });
-          if (rank.engine.rank() == 0) seconds = rank.now() - begin;
-        }
-      });
-      return seconds;
-    }());
-    for (const std::size_t k : {n / 4, n / 10, n / 100, n / 1000}) {
-      double seconds = 0;
-      on_emulated_link([&](const Rank& rank) {
-        const std::vector<Element> mine(k);
-        std::vector<std::vector<Element>> all;
-        for (int i = 0; i < 2; ++i) {
-          const double begin = rank.now();
-          rank.engine.run("gather", [&](Communicator& comm) { return gather(comm, mine, all); });
-          if (rank.engine.rank() == 0) seconds = rank.now() - begin;
-        }
-      });
-      print_cost("k = " + std::to_string(k) + ": alpha + (N-1) 8 k beta",
-                 kAlpha + (kRanks - 1) * static_cast<double>(k * sizeof(Element)) * kBeta, seconds);
-    }
-  });
+}
+
+/// The costs of a dense exchange, and of choices of k elements.
+void print_costs() {
+  constexpr std::size_t n = 250'000;
+  print_costs_head();
+  print_cost("dense, 1 MB: 2(N-1) (alpha + n/N beta)", ring_seconds(kRanks, n * sizeof(float)),
+             seconds_on_emulated_link([x = std::vector<float>(n)](Communicator& comm) mutable {
+               return ring_allreduce(comm, slice(x));
+             }));
+  for (const std::size_t k : {n / 4, n / 10, n / 100, n / 1000})
+    print_cost("k = " + std::to_string(k) + ": alpha + (N-1) 8 k beta",
+               kAlpha + (kRanks - 1) * static_cast<double>(k * sizeof(Element)) * kBeta,
+               seconds_on_emulated_link([mine = std::vector<Element>(k), all = std::vector<std::vector<Element>>()](
+                                            Communicator& comm) mutable { return gather(comm, mine, all); }));
+}
+
+}  // namespace
+
+int lab4() {
+  Checks checks(4);
+  add_checks(checks);
+  return checks.end(print_costs);
 }
 
 }  // namespace lab

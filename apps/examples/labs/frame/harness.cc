@@ -47,6 +47,19 @@ void on_emulated_link(const std::function<void(const Rank&)>& body) {
   });
 }
 
+double seconds_on_emulated_link(const std::function<Task<>(Communicator&)>& exchange) {
+  double seconds = 0;
+  on_emulated_link([&](const Rank& rank) {
+    std::function<Task<>(Communicator&)> own = exchange;
+    for (int i = 0; i < 2; ++i) {
+      const double begin = rank.now();
+      rank.engine.run("your exchange", [&](Communicator& comm) { return own(comm); });
+      if (rank.engine.rank() == 0) seconds = rank.now() - begin;
+    }
+  });
+  return seconds;
+}
+
 Training::Result Training::run(const Rank& rank) const {
   Engine& engine = rank.engine;
   std::vector<std::shared_ptr<Parameter>> registered;  // in the order of forward

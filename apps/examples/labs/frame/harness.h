@@ -43,6 +43,9 @@ void on_virtual_ranks(int N, const std::function<void(const Rank&)>& body);
 /// Runs it on kRanks threads with the link emulated between them, in real time.
 void on_emulated_link(const std::function<void(const Rank&)>& body);
 
+/// Seconds that an exchange takes rank 0 there: the second of two, so that all begin together. Each rank has a copy of it.
+double seconds_on_emulated_link(const std::function<Task<>(Communicator&)>& exchange);
+
 /// A training of layers that compute nothing, but take time. The gradient of layer i is (rank + 1) (i + 1), and the
 /// rate is 1.
 struct Training {
@@ -78,5 +81,8 @@ void print_cost(const std::string& what, double formula, std::optional<double> m
 void print_costs_head();
 
 int lab1(), lab2(), lab3(), lab4(), lab5();  ///< the checks; exit codes
+
+/// Makes what the labs write options of a training: `--allreduce lab1`, `--sync lab2` … `lab5`.
+void add_methods();
 
 }  // namespace lab

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "harness.h"
-#include "methods.h"
 
 int main(int argc, char** argv) {
   const std::string number = argc > 1 ? argv[1] : "";

@@ -1,10 +1,8 @@
-#include "methods.h"
+#include "harness.h"
 
 #include <laconic/core/base/settings.h>
 
 #include <cmath>
-
-#include "../labs.h"
 
 namespace lab {
 namespace {

@@ -1,4 +1,0 @@
-#include "core/cpu/each.h"
-#include "core/kernels/rows.h"
-// Below the others, since its kernels are made of each_cell().
-#include "core/kernels/cells.cuh"
