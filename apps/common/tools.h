@@ -9,7 +9,8 @@ class App;
 class Validator;
 }
 
-// What `laconic NAME` does: see their --help. Each returns the exit code, and throws Error.
+// The tools of `laconic`, a function each. A tool's --help says what it does. Each returns the exit code, and throws
+// Error.
 namespace laconic {
 
 int list_models(const std::vector<std::string>& arguments);         ///< laconic models

@@ -29,7 +29,7 @@ dist::LayerTimes scaled(dist::LayerTimes times, int micro_batches, double comput
   return times;
 }
 
-/// What of a plan a schedule is made of, as --dry-run --json prints it, and the parameters that it names.
+/// The part of a plan that a schedule needs, read from what --dry-run --json prints, and the parameters that it names.
 struct DescribedPlan {
   DescribedPlan(const nlohmann::json& json, const dist::LayerTimes& times) {
     std::map<std::string, std::int64_t> elements;

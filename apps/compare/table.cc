@@ -196,7 +196,7 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
     row.blocks = blocks.size();
     row.step_ms = median(blocks);
     if (!ratios.empty()) row.ratio = median(ratios);
-    // What one step hands over late, the next one does: their median may miss that, their mean does not.
+    // A step may send what the step before it left. The mean counts these bytes, and a median may not.
     row.bytes_sent = if_counted(mean_over(all, [](const LoggedStep& step) { return step.bytes_sent; }));
     row.bytes_dense = median_over(all, [](const LoggedStep& step) { return step.bytes_dense; }).value;
     if (std::ranges::all_of(all, [](const LoggedStep& step) { return std::isfinite(exposed_ms_of(step)); }))

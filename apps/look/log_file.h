@@ -28,7 +28,7 @@ inline constexpr StepPart kStepParts[] = {
     {"updates", "update_ms", "update"},      {"choosing what to send", "select_ms", "select"},
     {"waiting for data", "data_ms", "data"}, {"waiting for gradients", "exposed_ms", "wait"}};
 
-/// What tools know of a step; NaN: not known. Times are in ms.
+/// A step as tools read it from a log. NaN stands for what is not known. Times are in ms.
 struct LoggedStep {
   double step, epoch, loss, lr, step_ms;
   double bytes_sent, bytes_sent_sum, bytes_dense;   ///< by rank 0, by all ranks; what rank 0 would send densely

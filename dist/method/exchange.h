@@ -70,7 +70,7 @@ class Part {
 
   /// The length of its message in bytes; in shares, of the message for rank `to`.
   virtual std::size_t bytes(int to) const = 0;
-  /// Where lengths vary, that is the longest, and this what may be expected.
+  /// The length in bytes that may be expected. Where lengths vary, bytes() is the longest.
   virtual double expected_bytes() const { return static_cast<double>(bytes(0)); }
   /// In shares: the length of what rank `by` makes of all messages.
   virtual std::size_t joined_bytes(int by) const { return bytes(by); }
@@ -79,9 +79,8 @@ class Part {
   /// Elements that take() adds; 0: all.
   virtual std::size_t scattered() const { return 0; }
 
-  /// Takes up a gradient of `elements`: here adds it to the first tensor of the table, a residual.
-  /// returns  what make() sends a part of and takes that out of, for the ledger and for whoever watches; undefined:
-  /// none
+  /// Takes up a gradient of size() elements. Unless overridden it adds it to the first tensor of the table, a residual.
+  /// returns  the tensor that make() takes its message out of, for the ledger and the watch; undefined if there is none
   virtual Tensor gather(Slice<const float> gradient, const StepContext& context);
   /// Appends a message to `out`.
   virtual void make(compress::Bytes& out, int to) = 0;
@@ -103,7 +102,7 @@ class Part {
   virtual Slice<const std::uint32_t> chosen() const { return {}; }
   virtual std::size_t united() const { return 0; }
 
-  /// What it keeps besides the table; its name stands in front.
+  /// Saves what the part keeps besides the table. The base puts the part's name in front.
   virtual void save(StateDict&) const {}
   virtual void load(const StateDict&) {}
 

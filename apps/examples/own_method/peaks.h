@@ -7,7 +7,7 @@ namespace own {
 using namespace laconic;
 using namespace laconic::dist;
 
-/// Of every B neighbours the one that has grown largest is sent, as place and value. The rest stays, and grows on.
+/// Sends the largest of every B neighbours in the residual, as place and value. The others stay, and grow on.
 class Peaks final : public ExchangeMethod {
  public:
   std::string name() const override { return "peaks"; }

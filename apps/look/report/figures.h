@@ -7,7 +7,7 @@
 
 namespace laconic {
 
-/// What a page knows of a training.
+/// The figures of one training that a page shows.
 struct RunFigures {
   std::string title;
   LogFile log;                      ///< that has steps
