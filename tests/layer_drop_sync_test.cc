@@ -1,5 +1,4 @@
-#include "dist/method/layer_drop/layer_drop_sync.h"
-
+#include "dist/method/layer_drop/layer_drop.h"
 #include "tests/error_of.h"
 #include "tests/pairwise.h"
 #include "tests/reference/layer_dropping.h"
@@ -15,7 +14,7 @@ struct LayerDropOracle {
     PlanOptions options = setting.plan;
     method_of("layerdrop", setting.rules)->shape(options, {});
     const Plan plan = make_plan(arena.parameters(), options, setting.workers);
-    const LayerDropSync::Rules& rules = setting.rules.layers;
+    const LayerDropRules& rules = setting.rules.layers;
     const auto norm = static_cast<reference::Norm>(rules.norm);
     const auto N = static_cast<std::size_t>(setting.workers);
     const std::size_t layers = plan.buckets.size();
@@ -89,8 +88,8 @@ struct LayerDropOracle {
   std::uint64_t bytes_up = 0, bytes_down = 0;
 };
 
-LayerDropSync::Rules rules(double R, std::int64_t every = 2, std::int64_t max_age = 0,
-                           compress::LayerNorm norm = compress::LayerNorm::mean) {
+LayerDropRules rules(double R, std::int64_t every = 2, std::int64_t max_age = 0,
+                     compress::LayerNorm norm = compress::LayerNorm::mean) {
   return {.drop_ratio = R, .threshold_every = every, .norm = norm, .max_age = max_age};
 }
 
@@ -118,15 +117,15 @@ TEST(LayerDropSync, GivesTheBitsOfTheCpuOnADevice) {
 
 TEST(LayerDropSync, DoesWhatTheSettledTextSays) {
   constexpr int kSteps = 9;
-  const LayerDropSync::Rules all_rules[] = {rules(0.5),
-                                            rules(0.97),
-                                            rules(0.5, 0),
-                                            rules(0.9999, 100, 3),
-                                            rules(0.9, 1, 0, compress::LayerNorm::l1),
-                                            rules(0.3, 3, 2, compress::LayerNorm::l2)};
+  const LayerDropRules all_rules[] = {rules(0.5),
+                                      rules(0.97),
+                                      rules(0.5, 0),
+                                      rules(0.9999, 100, 3),
+                                      rules(0.9, 1, 0, compress::LayerNorm::l1),
+                                      rules(0.3, 3, 2, compress::LayerNorm::l2)};
   const char* const units[] = {"module", "parameter", "rows"};
   for (const auto& row : combinations({std::size(all_rules), 3, 2, 3, 2})) {
-    const LayerDropSync::Rules& r = all_rules[row[0]];
+    const LayerDropRules& r = all_rules[row[0]];
     const int K = static_cast<int>(row[1]), N = row[2] == 0 ? 1 : 3;
     const std::string unit = units[row[3]];
     const Overlap overlap = row[4] == 0 ? Overlap::none : Overlap::forward;
@@ -146,7 +145,7 @@ TEST(LayerDropSync, DoesWhatTheSettledTextSays) {
       sync.flush();
       const auto& kept = oracle.kept[static_cast<std::size_t>(step - 1)][static_cast<std::size_t>(rank)];
       for (std::size_t b = 0; b < oracle.buckets.size(); ++b) {
-        const Slice<const float> mine = dynamic_cast<LayerDropSync&>(sync).kept(b);
+        const Slice<const float> mine = sync.kept(b);
         for (std::size_t i = 0; i < static_cast<std::size_t>(oracle.buckets[b].elements); ++i)
           if ((mine.empty() ? 0.0f : mine[i]) != kept[static_cast<std::size_t>(oracle.buckets[b].offset) + i]) ++wrong;
       }
@@ -179,7 +178,7 @@ TEST(LayerDropSync, ThroughACodecItIsStillOneThreadsAndWithARatioOfZeroTheDenseS
       sync.flush();
       const auto& kept = oracle.kept[static_cast<std::size_t>(step - 1)][static_cast<std::size_t>(rank)];
       for (std::size_t b = 0; b < oracle.buckets.size(); ++b) {
-        const Slice<const float> mine = dynamic_cast<LayerDropSync&>(sync).kept(b);
+        const Slice<const float> mine = sync.kept(b);
         for (std::size_t i = 0; i < static_cast<std::size_t>(oracle.buckets[b].elements); ++i)
           if ((mine.empty() ? 0.0f : mine[i]) != kept[static_cast<std::size_t>(oracle.buckets[b].offset) + i]) ++wrong;
       }

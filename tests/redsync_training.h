@@ -67,6 +67,7 @@ struct Training {
     std::function<void(const Parameter&, Slice<const float>)> watch{};
     Device device = kCpu;
     std::int64_t ledger_every = 0;
+    std::optional<double> latency_seconds{}, seconds_per_byte{};
     const char* allreduce = "ring";
     bool reversed = false;  // gradients become ready last to first
   };
@@ -74,9 +75,6 @@ struct Training {
   Training(Worker& w, Settings settings)
       : s(std::move(settings)), worker(w), arena(redsync_parameters(), s.device), velocity(arena.make_state()) {
     const SparseMethod& method = *sparse_method(s.sync);
-    PlanOptions plan{.chunk_bytes = s.chunk, .chunk_sparse = true, .sparse = dispatch_of(method, s.sparse)};
-    plan.sparse.dense_below = 1000;
-    set_allreduce(plan, s.allreduce);
     const double root = std::sqrt(static_cast<double>(w.size));
     facts = {.workers = w.size,
              .momentum = s.momentum,
@@ -85,7 +83,12 @@ struct Training {
              .mean = s.mean,
              .overlap = s.overlap,
              .seed = 9,
-             .ledger_every = s.ledger_every};
+             .ledger_every = s.ledger_every,
+             .latency_seconds = s.latency_seconds,
+             .seconds_per_byte = s.seconds_per_byte};
+    PlanOptions plan{.chunk_bytes = s.chunk, .chunk_sparse = true, .sparse = dispatch_of(method, s.sparse, facts)};
+    plan.sparse.dense_below = 1000;
+    set_allreduce(plan, s.allreduce);
     made = make_plan(arena.parameters(), plan, w.size);
     WorkerSide side{.facts = facts, .arena = arena, .engine = w.engine, .plan = made};
     side.update = [this](Parameter& p, Rows rows, const StepContext& c) { update(p, rows, c); };
@@ -225,11 +228,10 @@ inline const Case kCases[] = {
     {"radix, masked", [](Settings& s) { s.sparse.selector = "radix", s.sparse.masking = true; }},
     {"paper, packed", [](Settings& s) { s.sparse.selector = "paper", s.sparse.delta = true, s.sparse.masking = true; }},
     {"trimmed, rice",
-     [](Settings& s) { s.sparse.selector = "trimmed", s.sparse.delta = true, s.sparse.seconds_per_byte = 1e-6; }},
+     [](Settings& s) { s.sparse.selector = "trimmed", s.sparse.delta = true, s.seconds_per_byte = 1e-6; }},
     {"search", [](Settings& s) { s.sparse.selector = "search"; }},
     {"sampled, masked", [](Settings& s) { s.sparse.selector = "sampled", s.sparse.masking = true; }},
-    {"auto",
-     [](Settings& s) { s.sparse.selector = "auto", s.sparse.latency_seconds = 0, s.sparse.seconds_per_byte = 1; }},
+    {"auto", [](Settings& s) { s.sparse.selector = "auto", s.latency_seconds = 0, s.seconds_per_byte = 1; }},
     {"qrgc", [](Settings& s) { s.sparse.selector = "exact", s.sparse.quantised = true; }},
     {"qrgc, masked, search, packed",
      [](Settings& s) { s.sparse.selector = "search", s.sparse.quantised = s.sparse.masking = s.sparse.delta = true; }},

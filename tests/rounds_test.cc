@@ -1,9 +1,9 @@
+#include "dist/method/rounds/rounds.h"
+
 #include <algorithm>
 #include <numeric>
 
 #include "dist/method/method.h"
-#include "dist/method/rounds/pair_sync.h"
-#include "dist/method/rounds/rounds_sync.h"
 #include "tests/dense_training.h"
 #include "tests/error_of.h"
 #include "tests/on_host.h"
@@ -16,7 +16,7 @@ namespace {
 using compress::TopKWire;
 
 using namespace dense_training;
-using Rules = RoundsSync::Rules;
+using Rules = RoundsRules;
 
 struct Outcome {
   std::vector<std::vector<float>> values, joint;  // by rank
@@ -39,7 +39,9 @@ Outcome run(const Setting& s, int steps) {
     const ParameterArena arena(some_parameters());
     const TrainingFacts facts{.workers = s.workers, .overlap = s.overlap};
     const Plan plan = make_plan(arena.parameters(), s.plan, s.workers);
-    RoundsSync sync({.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = s.update}, s.rules);
+    const std::unique_ptr<Strategy> made = make_rounds_worker(
+        {.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = s.update}, s.rules);
+    Strategy& sync = *made;
     for (int step = 1; step <= (s.flushes ? steps : 0); ++step) train(sync, arena, w.rank, step, step);
     if (!s.flushes) train(sync, arena, w.rank, 1, steps);
     const auto r = static_cast<std::size_t>(w.rank);

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/raw.h"
-#include "dist/method/layer_drop/layer_drop_sync.h"
+#include "dist/method/layer_drop/layer_drop.h"
 #include "dist/method/ps/method.h"
-#include "dist/method/slim/slim_sync.h"
+#include "dist/method/slim/slim.h"
 #include "dist/server/control.h"
 #include "tests/on_ranks.h"
 #include "tests/test_devices.h"
@@ -118,14 +118,14 @@ inline std::vector<float> push(const Legs& legs, std::size_t bucket, std::int64_
 
 /// What can be set of methods with servers; each takes what it knows.
 struct Rules {
-  LayerDropSync::Rules layers{};
+  LayerDropRules layers{};
   std::string unit = "module";
-  SlimSync::Rules slim{};
+  SlimSettings slim{};
   int local_aggregate = 1, truncate_weights = 0;
 };
 inline std::unique_ptr<ServedMethod> method_of(const std::string& sync, const Rules& rules) {
-  const LayerDropSync::Rules& layers = rules.layers;
-  const SlimSync::Rules& slim = rules.slim;
+  const LayerDropRules& layers = rules.layers;
+  const SlimSettings& slim = rules.slim;
   std::vector<std::pair<std::string, std::string>> settings{{"truncate-weights", number_text(rules.truncate_weights)}};
   const auto set = [&](const char* name, const std::string& value) { settings.emplace_back(name, value); };
   if (sync != "slimdp") set("local-aggregate", number_text(rules.local_aggregate));
@@ -262,9 +262,7 @@ inline Result run(const Setting& setting, int steps) {
                 if (K > 0)
                   for (int& o : owner) o += N;
                 if (w.serves()) {
-                  const int buckets = static_cast<int>(plan.buckets.size());
-                  const int first_slot = w.engine.reserve_slots(buckets + 1);
-                  Rounds rounds(w.engine, *server, first_slot, first_slot + buckets);
+                  Rounds rounds(w.engine, *server, static_cast<int>(plan.buckets.size()));
                   while (true) {
                     const Command command = control->next();
                     if (command.kind == Command::Kind::end) break;

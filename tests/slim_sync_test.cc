@@ -1,6 +1,5 @@
-#include "dist/method/slim/slim_sync.h"
-
 #include "compress/select/random_subset.h"
+#include "dist/method/slim/slim.h"
 #include "tests/cuda_devices.h"
 #include "tests/error_of.h"
 #include "tests/pairwise.h"
@@ -10,8 +9,7 @@
 namespace laconic::dist::server_world {
 namespace {
 
-Setting slim(int N, int K, const SlimSync::Rules& rules, Overlap overlap = Overlap::forward,
-             const char* codec = "none") {
+Setting slim(int N, int K, const SlimSettings& rules, Overlap overlap = Overlap::forward, const char* codec = "none") {
   return {
       .workers = N, .servers = K, .sync = "slimdp", .rules = {.slim = rules}, .overlap = overlap,
       .legs = legs_of("slimdp", codec)};
@@ -19,7 +17,7 @@ Setting slim(int N, int K, const SlimSync::Rules& rules, Overlap overlap = Overl
 
 /// Slim-DP in one thread, by the reference's lines; local training and codecs are written out here.
 struct SlimOracle {
-  SlimOracle(int N, const SlimSync::Rules& rules, int steps, const char* codec = "none", PlanOptions options = {}) {
+  SlimOracle(int N, const SlimSettings& rules, int steps, const char* codec = "none", PlanOptions options = {}) {
     const Legs legs = legs_of("slimdp", codec);
     method_of("slimdp", {.slim = rules})->shape(options, {});
     std::vector<std::unique_ptr<ParameterArena>> workers;
@@ -82,14 +80,14 @@ struct SlimOracle {
 };
 
 TEST(SlimSync, DoesWhatTheSettledTextSays) {
-  const SlimSync::Rules all_rules[] = {
+  const SlimSettings all_rules[] = {
       {.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}},
       {.chosen = {.alpha = 0.2, .explore = 0.1, .core_every = 3, .keys_sent = true}, .local_steps = 2},
       {.chosen = {.alpha = 0.3, .explore = 0}, .residual = true},
       {.chosen = {.alpha = 0.3, .explore = 0.3}, .whole_model = true},
       {.chosen = {.alpha = 1, .explore = 0.5, .core_every = 2}}};  // the largest travels in pieces, and in its turn
   for (const auto& row : combinations({std::size(all_rules), 3, 2, 2})) {
-    const SlimSync::Rules& rules = all_rules[row[0]];
+    const SlimSettings& rules = all_rules[row[0]];
     const int K = static_cast<int>(row[1]), N = row[2] == 0 ? 1 : 3;
     const Overlap overlap = row[3] == 0 ? Overlap::none : Overlap::forward;
     SCOPED_TRACE(concat(N, " workers, ", K, " servers, rules ", row[0], ", overlap ", to_string(overlap)));
@@ -108,10 +106,9 @@ TEST(SlimSync, DoesWhatTheSettledTextSays) {
 using SlimSyncOnDevice = CudaTest;
 
 TEST_F(SlimSyncOnDevice, GivesTheBitsOfTheCpu) {
-  const SlimSync::Rules all_rules[] = {
-      {.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}},
-      {.chosen = {.alpha = 0.3, .explore = 0.1, .keys_sent = true}, .residual = true}};
-  for (const SlimSync::Rules& rules : all_rules)
+  const SlimSettings all_rules[] = {{.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}},
+                                    {.chosen = {.alpha = 0.3, .explore = 0.1, .keys_sent = true}, .residual = true}};
+  for (const SlimSettings& rules : all_rules)
     for (const int K : {0, 1}) {
       Setting setting = slim(2, K, rules);
       const Result expected = run(setting, 4);
@@ -125,7 +122,7 @@ TEST_F(SlimSyncOnDevice, GivesTheBitsOfTheCpu) {
 }
 
 TEST(SlimSync, LargeMatricesMayTravelInChunksOfRows) {
-  const SlimSync::Rules rules{.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}};
+  const SlimSettings rules{.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}};
   const PlanOptions chunks{.chunk_bytes = 1024};
   const SlimOracle oracle(3, rules, 5, "none", chunks), whole(3, rules, 5);
   EXPECT_NE(oracle.joint, whole.joint);  // the largest of each chunk are not those of the matrix
@@ -154,7 +151,7 @@ TEST(SlimSync, HasSmallerChunksUnlessASizeIsAskedForOrAllAreChosenFrom) {
 }
 
 TEST(SlimSync, CoreAndExplorerMayPassThroughACodec) {
-  const SlimSync::Rules rules{.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}};
+  const SlimSettings rules{.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}};
   const char* const codecs[] = {"qsgd:8:512", "inceptionn:rel:2^0", "bf16"};
   for (const auto& row : combinations({std::size(codecs), 3})) {
     const char* const codec = codecs[row[0]];
@@ -180,7 +177,7 @@ TEST(SlimSync, SendingAllAfterEveryStepIsTheDenseServerToFloatAccuracy) {
 }
 
 TEST(SlimSync, TurnsChangeNoBit) {
-  const SlimSync::Rules rules{.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}};
+  const SlimSettings rules{.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}};
   for (const auto& row : combinations({2, 3, 2})) {
     const int N = row[0] == 0 ? 1 : 3, K = static_cast<int>(row[1]);
     SCOPED_TRACE(concat(N, " workers, ", K, " servers"));
@@ -197,7 +194,7 @@ TEST(SlimSync, TurnsChangeNoBit) {
 }
 
 TEST(SlimSync, SendsWhatTheFormulaSays) {
-  const SlimSync::Rules rules{.chosen = {.alpha = 0.2, .explore = 0.1, .core_every = 5}};
+  const SlimSettings rules{.chosen = {.alpha = 0.2, .explore = 0.1, .core_every = 5}};
   const Result ten = run(slim(2, 1, rules), 10);
   const ParameterArena arena(some_parameters());
   const double n = static_cast<double>(arena.elements()) * 4 * 2 * 10;  // bytes of two dense workers in ten steps
@@ -208,11 +205,11 @@ TEST(SlimSync, SendsWhatTheFormulaSays) {
 
 // Both ends lose what they know of the other's keys in the middle; they ask, and nothing changes.
 TEST(SlimSync, AForgottenCoreIsSentAgainAndChangesNoBit) {
-  const SlimSync::Rules some{.chosen = {.alpha = 0.3, .explore = 0.1, .core_every = 100}};
-  const SlimSync::Rules all{.chosen = {.alpha = 1, .explore = 0.1, .core_every = 100}};  // the largest go in pieces
+  const SlimSettings some{.chosen = {.alpha = 0.3, .explore = 0.1, .core_every = 100}};
+  const SlimSettings all{.chosen = {.alpha = 1, .explore = 0.1, .core_every = 100}};  // the largest go in pieces
   for (const auto& row : combinations({2, 2})) {
     const int K = static_cast<int>(row[0]);
-    const SlimSync::Rules& rules = row[1] == 0 ? some : all;
+    const SlimSettings& rules = row[1] == 0 ? some : all;
     const Result undisturbed = run(slim(2, K, rules), 6);
     Setting setting = slim(2, K, rules);
     setting.watch = [](PsSync& sync, int rank, int step) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -100,13 +101,18 @@ class Settings {
         [&target] { return number_text(target); });
   }
 
+  /// A number that need not be given.   now : what it is then; null: it stands in no fingerprint
   template <class T>
   Setting& real_number(std::string name, std::string type, std::optional<T>& target, double low, double high,
-                       std::string example, std::string help) {
-    return value(std::move(name), std::move(type), std::move(help),
-                 [&target, low, high, example = std::move(example)](const std::string& text, const std::string& where) {
-                   target = static_cast<T>(real(text, where, low, high, example));
-                 });
+                       std::string example, std::string help, std::function<std::type_identity_t<T>()> now = nullptr) {
+    std::function<std::string()> shown;
+    if (now) shown = [now = std::move(now)] { return number_text(now()); };
+    return value(
+        std::move(name), std::move(type), std::move(help),
+        [&target, low, high, example = std::move(example)](const std::string& text, const std::string& where) {
+          target = static_cast<T>(real(text, where, low, high, example));
+        },
+        std::move(shown));
   }
 
   const std::vector<Setting>& all() const { return all_; }

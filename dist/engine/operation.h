@@ -1,10 +1,13 @@
 #pragma once
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "core/stream.h"
 #include "dist/engine/hop_trace.h"
 #include "dist/transport/transport.h"
@@ -38,6 +41,7 @@ struct Running {
   Task<> task{};
   std::exception_ptr error{};
   bool done = false;
+  Clock::time_point ended_at{};  // in virtual time
 
   /// Afterwards nothing that it held is held any more.
   void release() {
@@ -50,5 +54,38 @@ struct Running {
   }
 };
 using RunningList = std::vector<std::shared_ptr<Running>>;
+
+/// Operations that have not ended, by slot: the first of each may begin or has begun, and the others wait for it.
+class OperationSlots {
+ public:
+  /// may_begin(it) if it is the first of its slot.
+  template <class F>
+  void add(std::shared_ptr<Running> running, F may_begin) {
+    RunningList& slot = slots_[running->operation.slot];
+    slot.push_back(std::move(running));
+    if (slot.size() == 1) may_begin(*slot.front());
+  }
+  /// Takes out one that has ended. may_begin(the next of its slot) if there is one.
+  template <class F>
+  std::shared_ptr<Running> end(const Running& ended, F may_begin) {
+    RunningList& slot = slots_[ended.operation.slot];
+    std::shared_ptr<Running> dead = std::move(slot.front());
+    slot.erase(slot.begin());
+    if (!slot.empty()) may_begin(*slot.front());
+    return dead;
+  }
+  template <class F>
+  void for_each(F f) const {
+    for (const auto& [number, slot] : slots_)
+      for (const auto& running : slot) f(*running);
+  }
+  void clear() {
+    for_each([](Running& running) { running.release(); });
+    slots_.clear();
+  }
+
+ private:
+  std::map<int, RunningList> slots_;
+};
 
 }  // namespace laconic::dist

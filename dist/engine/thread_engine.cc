@@ -184,11 +184,7 @@ bool ThreadEngine::turn() {
     return true;
   }
   if (!taken->empty()) watch_.moved();
-  for (auto& running : *taken) {
-    RunningList& queue = slots_[running->operation.slot];
-    queue.push_back(std::move(running));
-    if (queue.size() == 1) order_.add(*queue.front());
-  }
+  for (auto& running : *taken) slots_.add(std::move(running), [this](Running& first) { order_.add(first); });
   start_ready();
   scheduler_.run();
   finish();
@@ -253,12 +249,8 @@ Task<> ThreadEngine::supervise(Running& running, std::vector<Running*>& finished
 void ThreadEngine::finish() {
   while (!finished_.empty()) {
     RunningList dead;  // destroyed without the lock
-    for (Running* running : std::exchange(finished_, {})) {
-      RunningList& queue = slots_[running->operation.slot];
-      dead.push_back(std::move(queue.front()));
-      queue.erase(queue.begin());
-      if (!queue.empty()) order_.add(*queue.front());
-    }
+    for (const Running* running : std::exchange(finished_, {}))
+      dead.push_back(slots_.end(*running, [this](Running& next) { order_.add(next); }));
     // A body's captures must not outlive the wait, nor this turn, which a broken device may end.
     for (const auto& running : dead) running->release();
     start_ready();
@@ -299,14 +291,13 @@ void ThreadEngine::wait_until(const std::function<bool()>& reached, const std::s
 std::vector<WaitWatch::Waiting> ThreadEngine::waiting() const {
   std::vector<WaitWatch::Waiting> all;
   if (standing_ != nullptr) all.push_back({standing_->operation.name, "waits for " + stands_for_});
-  for (const auto& [slot, queue] : slots_)
-    for (const auto& running : queue) {
-      if (running.get() == standing_) continue;
-      all.push_back({running->operation.name, order_.waits(*running)
-                                                  ? concat("waits for ", running->operation.device, " to come to it")
-                                              : running->comm ? running->comm->waits_for()
-                                                              : ""});
-    }
+  slots_.for_each([&](const Running& running) {
+    if (&running == standing_) return;
+    all.push_back({running.operation.name, order_.waits(running)
+                                               ? concat("waits for ", running.operation.device, " to come to it")
+                                           : running.comm ? running.comm->waits_for()
+                                                          : ""});
+  });
   if (all.empty() && beside_waits_since_)
     all.push_back({"what was asked of a device last", "waits for other ranks to come to it"});
   return all;
@@ -324,8 +315,6 @@ void ThreadEngine::fail(std::exception_ptr error) {
     }
   }
   scheduler_.clear();
-  for (auto& [slot, queue] : slots_)
-    for (const auto& running : queue) running->release();
   slots_.clear();
   finished_.clear();
   {

@@ -98,7 +98,7 @@ class ThreadEngine final : public Engine {
   // The communication thread's own; the compute thread's while it has borrowed them.
   std::unique_ptr<Transport> transport_;
   Scheduler scheduler_;
-  std::map<int, RunningList> slots_;  // the first of each list is under way, the others wait for their slot
+  OperationSlots slots_;
   DeviceOrder order_;
   WaitWatch watch_;
   std::vector<Running*> finished_;

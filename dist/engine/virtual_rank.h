@@ -20,10 +20,6 @@ namespace laconic::dist {
 
 class VirtualRank;
 
-struct VirtualRunning : Running {
-  LinkTime ended_at{};
-};
-
 /// The network between the ranks, and who may run.
 class VirtualWorld {
  public:
@@ -152,8 +148,7 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
 
   Ticket submit(Operation operation) override {
     world_.require_going_on();
-    auto running = std::make_shared<VirtualRunning>();
-    running->operation = std::move(operation);
+    auto running = std::make_shared<Running>(Running{.operation = std::move(operation)});
     submitted_.emplace_back(computed_to_, running);
     ++open_;
     return ticket_of(std::move(running));
@@ -161,12 +156,12 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
   void wait(const Ticket& ticket) override {
     if (!ticket.valid()) return;
     const LinkTime before = computed_to_;
-    await(static_cast<const VirtualRunning&>(*running_of(ticket)));
+    await(*running_of(ticket));
     exposed_ += computed_to_ - before;
   }
   void run(std::string name, std::function<Task<>(Communicator&)> body, Device device, bool = false) override {
     const Ticket ticket = submit({.name = std::move(name), .device = device, .body = std::move(body)});
-    await(static_cast<const VirtualRunning&>(*running_of(ticket)));
+    await(*running_of(ticket));
   }
   void drain() override {
     wait_while([this] { return open_ > 0; });
@@ -174,8 +169,6 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
   }
   void halt() noexcept override {
     scheduler_.clear();
-    for (auto& [slot, queue] : slots_)
-      for (const auto& running : queue) running->release();
     slots_.clear(), submitted_.clear(), starting_.clear(), finished_.clear();
     open_ = 0;
   }
@@ -213,12 +206,9 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
     GhostWork* const before = std::exchange(GhostWork::current, this);
     now_ = at;
     while (!submitted_.empty() && submitted_.front().first <= at) {
-      auto running = std::move(submitted_.front().second);
       if (under_way_++ == 0) busy_since_ = submitted_.front().first;
+      slots_.add(std::move(submitted_.front().second), [this](Running& first) { starting_.push_back(&first); });
       submitted_.pop_front();
-      auto& queue = slots_[running->operation.slot];
-      queue.push_back(std::move(running));
-      if (queue.size() == 1) starting_.push_back(queue.front().get());
     }
     start_all();
     scheduler_.run();
@@ -236,10 +226,11 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
     charge(world_.network().work.per_byte, bytes);
   }
   std::string waits_for() const {
-    for (const auto& [slot, queue] : slots_)
-      for (const auto& running : queue)
-        if (running->comm) return concat(running->operation.name, " ", running->comm->waits_for());
-    return "nothing";
+    std::string text;
+    slots_.for_each([&](const Running& running) {
+      if (running.comm && text.empty()) text = concat(running.operation.name, " ", running.comm->waits_for());
+    });
+    return text.empty() ? "nothing" : text;
   }
 
  private:
@@ -274,7 +265,7 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
     waits_ = nullptr;
     world_.require_going_on();
   }
-  void await(const VirtualRunning& running) {
+  void await(const Running& running) {
     wait_while([&running] { return !running.done; });
     computed_to_ = std::max(computed_to_, running.ended_at);
     if (running.error) std::rethrow_exception(running.error);
@@ -282,14 +273,14 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
   void start_all() {
     std::stable_sort(starting_.begin(), starting_.end(),
                      [](const Running* a, const Running* b) { return a->operation.priority > b->operation.priority; });
-    for (VirtualRunning* running : std::exchange(starting_, {})) {
+    for (Running* running : std::exchange(starting_, {})) {
       const Operation& o = running->operation;
       running->comm = std::make_unique<TransportCommunicator>(transport_, o.slot, o.priority, o.device);
       running->task = supervise(*running);
       running->task.start(scheduler_);
     }
   }
-  Task<> supervise(VirtualRunning& running) {
+  Task<> supervise(Running& running) {
     try {
       co_await running.operation.body(*running.comm);
     } catch (...) {
@@ -299,11 +290,8 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
   }
   void finish() {
     while (!finished_.empty()) {
-      for (VirtualRunning* running : std::exchange(finished_, {})) {
-        auto& queue = slots_[running->operation.slot];
-        const std::shared_ptr<VirtualRunning> dead = std::move(queue.front());
-        queue.erase(queue.begin());
-        if (!queue.empty()) starting_.push_back(queue.front().get());
+      for (Running* running : std::exchange(finished_, {})) {
+        const auto dead = slots_.end(*running, [this](Running& next) { starting_.push_back(&next); });
         dead->release();
         dead->ended_at = last_ended_ = now_;
         dead->done = true;
@@ -317,9 +305,9 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
 
   VirtualWorld& world_;
   VirtualTransport transport_;
-  std::deque<std::pair<LinkTime, std::shared_ptr<VirtualRunning>>> submitted_;
-  std::map<int, std::vector<std::shared_ptr<VirtualRunning>>> slots_;  // the first of each is under way
-  std::vector<VirtualRunning*> starting_, finished_;
+  std::deque<std::pair<LinkTime, std::shared_ptr<Running>>> submitted_;
+  OperationSlots slots_;
+  std::vector<Running*> starting_, finished_;
   Scheduler scheduler_;
   std::function<bool()> waits_;  // of the compute thread
   bool computes_ = false;        // meanwhile

@@ -55,11 +55,12 @@ AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan p
                         " adds what each has lost by itself (`codec`): take `allreduce` ring");
   if (codec_ && (facts.codec_feedback || remembers) && engine.size() > 1)
     lost_ = Tensor::zeros({arena.size()}, DType::f32, arena.gradients().device());
-  table_.row([this](RankState& state) { save_losses(state, repacked(lost_, false)); },
-             [this](const StateDict& state) {
-               load_losses(state, lost_);
-               lost_ = repacked(lost_, true);
-             });
+  if (lost_.defined())
+    table_.row([this](RankState& state) { state.set(kLost, repacked(lost_, false), put_by()); },
+               [this](const StateDict& state) {
+                 state.copy_to(lost_, kLost, kWhatIsLost);
+                 lost_ = repacked(lost_, true);
+               });
   if (engine.size() == 1 || !this->plan().has(Carrier::nccl)) return;
   nccl_ = Nccl::make(engine, arena.gradients().device());
   for (std::size_t b = 0; b < buffers_.size(); ++b)
@@ -82,23 +83,16 @@ Slice<float> AllreduceSync::gathered(std::size_t b) {
   buffer = Tensor::empty({elements_in(bucket)}, DType::f32, arena().gradients().device());
   copied_bytes_ += buffer.bytes();
   copied_bytes_peak_ = std::max(copied_bytes_peak_, copied_bytes_);
-  std::int64_t at = 0;
-  for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
-    const ParameterInfo& info = parameter(i).info;
+  for_packed(bucket, [&](const ParameterInfo& info, std::int64_t at) {
     buffer.range(at, info.elements).copy_from(arena().gradients().range(info.offset, info.elements));
-    at += info.elements;
-  }
+  });
   return buffer.slice();
 }
 
 void AllreduceSync::scatter(std::size_t b) {
-  const Bucket& bucket = this->bucket(b);
-  std::int64_t at = 0;
-  for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
-    const ParameterInfo& info = parameter(i).info;
+  for_packed(bucket(b), [&](const ParameterInfo& info, std::int64_t at) {
     arena().gradients().range(info.offset, info.elements).copy_from(buffers_[b].range(at, info.elements));
-    at += info.elements;
-  }
+  });
   copied_bytes_ -= buffers_[b].bytes();
   buffers_[b] = {};
 }
@@ -167,8 +161,7 @@ void AllreduceSync::arrived(std::size_t b) {
   const Bucket& bucket = this->bucket(b);
   if (bucket.copied) scatter(b);
   if (codec_) clear_padding(arena().gradients(), parameters_of(bucket));
-  for (int i = bucket.first; i < bucket.first + bucket.count; ++i)
-    update_(parameter(i), rows_of(bucket, parameter(i)), context_of(b));
+  for_parts(b, [&](Parameter& p, Rows rows) { update_(p, rows, context_of(b)); });
 }
 
 Costs AllreduceSync::costs() const {
@@ -198,20 +191,17 @@ double AllreduceSync::message_bytes(const std::function<bool(const Bucket&)>& wh
 /// Losses as this object keeps them, without padding where a bucket is copied, from those in arena order (`packs`), or
 /// the other way round.
 Tensor AllreduceSync::repacked(const Tensor& losses, bool packs) const {
-  if (!losses.defined()) return {};
   const Tensor all = Tensor::zeros(losses.shape(), DType::f32, losses.device());
   for (const Bucket& bucket : plan().buckets) {
     if (!bucket.copied) {
       all.range(bucket.offset, bucket.elements).copy_from(losses.range(bucket.offset, bucket.elements));
       continue;
     }
-    std::int64_t packed = bucket.offset;
-    for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
-      const ParameterInfo& info = parameter(i).info;
+    for_packed(bucket, [&](const ParameterInfo& info, std::int64_t at) {
+      const std::int64_t packed = bucket.offset + at;
       all.range(packs ? packed : info.offset, info.elements)
           .copy_from(losses.range(packs ? info.offset : packed, info.elements));
-      packed += info.elements;
-    }
+    });
   }
   return all;
 }

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "compress/codec.h"
@@ -33,7 +34,7 @@ std::optional<double> bytes_of_step(const Plan& plan, int N);
 /// throws  UsageError if the plan wants NCCL, and there is not a GPU for each rank
 ///         CommError from before_forward, end_step or flush if a rank is lost
 /// source  HybridAR (overlap through the next forward); PyTorch DDP (buckets)
-class AllreduceSync final : public BucketSync {
+class AllreduceSync : public BucketSync {
  public:
   /// Arena and engine must outlive the strategy. All ranks of the engine are workers. It takes from the facts
   /// how gradients are joined: `mean`, `overlap`, the codec's `seed` and feedback.
@@ -52,7 +53,7 @@ class AllreduceSync final : public BucketSync {
   /// what ranks ask for by order alone, and a rank whose share of a batch is empty has its gradients ready in another
   /// order than those that ran a backward. Each bucket has one turn a step; a null function only takes it.
   void in_turn(std::size_t bucket, std::function<void()> hand_over);
-  /// Likewise for a parameter that has something else sent by NCCL: when its first bucket has its turn. The others take
+  /// The same for a parameter that has something else sent by NCCL: when its first bucket has its turn. The others take
   /// theirs.
   void in_turn_of(const Parameter& parameter, std::function<void()> hand_over);
 
@@ -69,6 +70,12 @@ class AllreduceSync final : public BucketSync {
   Hops hops(std::size_t bucket, Slice<float> x) const;
   Slice<float> gathered(std::size_t bucket);
   void scatter(std::size_t bucket);
+  /// f(parameter, elements of the bucket before it): where it begins if they lie without padding.
+  template <class F>
+  void for_packed(const Bucket& bucket, F f) const {
+    std::int64_t before = 0;
+    for (const auto& p : parameters_of(bucket)) f(p->info, std::exchange(before, before + p->info.elements));
+  }
   Tensor repacked(const Tensor& losses, bool packs) const;
 
   Update update_;

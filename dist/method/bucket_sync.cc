@@ -141,12 +141,4 @@ Costs BucketSync::costs() const {
           .buffer_bytes = std::accumulate(buffer_bytes_.begin(), buffer_bytes_.end(), std::uint64_t{0})};
 }
 
-void BucketSync::save_losses(RankState& state, const Tensor& lost, std::optional<Holders> holders) const {
-  if (lost.defined()) state.set_of(holders.value_or(state.all()), "codec.lost", lost, put_by_);
-}
-
-void BucketSync::load_losses(const StateDict& state, const Tensor& lost) {
-  if (lost.defined()) state.copy_to(lost, "codec.lost", "what the codec has lost");
-}
-
 }  // namespace laconic::dist

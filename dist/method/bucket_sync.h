@@ -1,5 +1,4 @@
 #pragma once
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,11 +45,8 @@ class BucketSync : public Strategy {
   /// It has been done: updates what the bucket holds. Compute thread.
   virtual void arrived(std::size_t bucket) = 0;
 
-  /// Save and load "codec.lost": what encoding has lost so far, laid out like the arena. Nothing if that is undefined.
-  /// load_losses throws DataError if the state has none, or one of another model.
-  ///   holders : the workers that encode; nothing: all
-  void save_losses(RankState& state, const Tensor& lost, std::optional<Holders> holders = {}) const;
-  static void load_losses(const StateDict& state, const Tensor& lost);
+  /// The name in checkpoints of what encoding has lost so far, laid out like the arena, and its name in errors.
+  static constexpr const char *kLost = "codec.lost", *kWhatIsLost = "what the codec has lost";
 
   /// Halts the engine if anything is under way, because an exception passes: it must not work in memory that goes. For
   /// destructors of derived classes.
@@ -72,8 +68,14 @@ class BucketSync : public Strategy {
   std::int64_t elements_in(const Bucket& bucket) const;  ///< without padding
   /// The bucket's part of an arena, padding between its parameters included.
   static Slice<float> part(const Tensor& state, const Bucket& bucket);
+  Tensor part_of(const Tensor& state, std::size_t b) const { return state.range(bucket(b).offset, bucket(b).elements); }
+  /// f(parameter, rows) for all that a bucket holds.
+  template <class F>
+  void for_parts(std::size_t b, F f) const {
+    for (const auto& p : parameters_of(bucket(b))) f(*p, rows_of(bucket(b), *p));
+  }
 
-  double select_seconds_ = 0;
+  double select_seconds_ = 0, update_seconds_ = 0;
   /// Memory of each bucket's messages when it last arrived; in between the communication thread has their buffers.
   std::vector<std::size_t> buffer_bytes_;
 
@@ -100,7 +102,6 @@ class BucketSync : public Strategy {
   StepContext context_;
   std::vector<State> states_;  // by bucket
   int first_slot_;
-  double update_seconds_ = 0;
 };
 
 }  // namespace laconic::dist

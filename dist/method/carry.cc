@@ -60,10 +60,7 @@ std::size_t SparseWire::read(Slice<const std::byte> payload, std::size_t n, std:
 }
 
 Carry::Carry(Form form)
-    : form_(std::move(form)),
-      packet_(by_nccl() ? form_.device : kCpu),
-      gathered_(by_nccl() ? form_.device : kCpu),
-      account_(form_.parameter, form_.choice, static_cast<std::int64_t>(form_.elements), form_.ledger_every) {}
+    : form_(std::move(form)), packet_(by_nccl() ? form_.device : kCpu), gathered_(by_nccl() ? form_.device : kCpu) {}
 
 Steps Carry::pack(Chosen chosen) {
   chosen_ = chosen;
@@ -86,11 +83,10 @@ Steps Carry::pack(Chosen chosen) {
   form_.wire.encode(indices, values, form_.elements, packet_);
 }
 
-void Carry::after_choice(const Tensor& residual) {
-  account_.after_choice(chosen_.indices, residual);
+double Carry::sent_bytes() const {
   const double N = form_.workers, header = by_nccl() ? kNcclPartHeader : kPartHeader;
-  account_.sent(form_.same_places ? 2 * (N - 1) / N * 4 * static_cast<double>(chosen_.indices.size())
-                                  : (N - 1) * (static_cast<double>(packet_.size()) + header));
+  return form_.same_places ? 2 * (N - 1) / N * 4 * static_cast<double>(chosen_.indices.size())
+                           : (N - 1) * (static_cast<double>(packet_.size()) + header);
 }
 
 Task<> Carry::run(Communicator& comm) {
@@ -109,7 +105,6 @@ void Carry::add_to(Slice<float> dense, float factor) {
   if (form_.same_places) {
     GhostWork::tell(dense.device(), Work::scattering, chosen_.count);
     compress::scatter_add(chosen_.indices, chosen_.values, factor, dense);
-    if (account_.measuring()) account_.received(chosen_.count);
     return;
   }
   std::size_t views = 0;
@@ -119,7 +114,6 @@ void Carry::add_to(Slice<float> dense, float factor) {
   views_.resize(views);
   for (const compress::SparseView& view : views_) GhostWork::tell(dense.device(), Work::scattering, view.size());
   compress::scatter_add(views_, factor, dense);
-  if (account_.measuring()) account_.received(compress::united(views_));
 }
 
 double Carry::most_bytes(std::size_t most) const {

@@ -8,7 +8,6 @@
 #include "core/stream.h"
 #include "core/tensor.h"
 #include "dist/collective/allgatherv.h"
-#include "dist/method/ledger_account.h"
 
 namespace laconic::dist {
 
@@ -42,7 +41,7 @@ struct Chosen {
   std::size_t most = 0;                  ///< elements that a rank may choose, the same on all
 };
 
-/// Brings what each rank has chosen of one tensor to all of them, and keeps the account of it for the ledger.
+/// Brings what each rank has chosen of one tensor to all of them.
 ///
 ///     allgather   every rank's message goes to all, and all add them up in rank order: all hold the same bits
 ///     ring        where all choose the same places, their values are summed, and no index travels
@@ -52,40 +51,33 @@ struct Chosen {
 class Carry {
  public:
   struct Form {
-    std::string method{}, parameter{}, choice{};  ///< for errors and the ledger
+    std::string method{}, parameter{};            ///< for errors
     std::size_t elements = 0;                     ///< of the tensor
     SparseWire wire{};
     bool same_places = false;  ///< all ranks choose the same
     Device device{};           ///< of the tensor
     int workers = 1;
     std::shared_ptr<Nccl> nccl{};  ///< null: messages pass the host
-    std::int64_t ledger_every = 0;
   };
   explicit Carry(Form form);
 
   bool by_nccl() const { return form_.nccl != nullptr; }
 
-  /// residual : all that is about to be chosen from in this step
-  void before_choice(std::int64_t step, const Tensor& residual) { account_.before_choice(step, residual); }
   /// Makes this rank's message. Touches nothing but this.
   Steps pack(Chosen chosen);
-  /// residual : without what is sent
-  void after_choice(const Tensor& residual);
   /// On the communication thread. throws CommError if a rank is lost
   Task<> run(Communicator& comm);
   /// dense += factor times everything that was sent, in rank order.
   /// throws CommError naming the rank whose message is none
   void add_to(Slice<float> dense, float factor);
 
-  LedgerRow ledger_row() const { return account_.row(); }
-  static LedgerForm ledger() { return LedgerAccount::form(); }  ///< how such rows are shown
+  // For the ledger: what was chosen, how many bytes of it this rank sends, and elements that some rank has sent.
+  Slice<const std::uint32_t> chosen() const { return chosen_.indices; }
+  double sent_bytes() const;
+  std::size_t united() const { return form_.same_places ? chosen_.count : compress::united(views_); }
   std::size_t buffer_bytes() const { return packet_.size() + gathered_.capacity(); }
   /// Bytes of memory for messages, if no rank chooses more elements; a packet grows while it is written.
   double most_bytes(std::size_t most) const;
-
-  /// The account. throws DataError if what is there is none of this parameter
-  void save(StateDict& state) const { account_.save(state); }
-  void load(const StateDict& state) { account_.load(state); }
 
  private:
   const Form form_;
@@ -94,7 +86,6 @@ class Carry {
   compress::Bytes packet_;
   Gathered gathered_;
   std::vector<compress::SparseView> views_;
-  LedgerAccount account_;
 };
 
 }  // namespace laconic::dist

@@ -73,8 +73,8 @@ Exchange::Exchange(WorkerSide side, ExchangeForm form, const MakePart& make)
       for (const Held& held : place.parameters)
         unit.accounts.push_back(
             {parameter(next++),
-             EnergyAccount(held.name, form_.choice, held.elements, form_.by_choice ? 0 : side_.facts.ledger_every),
-             LedgerAccount(held.name, form_.choice, held.elements, form_.by_choice ? side_.facts.ledger_every : 0)});
+             LedgerAccount(held.name, form_.choice, held.elements, side_.facts.ledger_every,
+                           form_.by_choice ? LedgerAccount::Of::choices : LedgerAccount::Of::squares)});
       unit.part = make(std::move(place));
       for (std::size_t r = 0; r < most.size(); ++r) {
         most[r] += unit.part->bytes(static_cast<int>(r)) + (form_.varies && !form_.whole ? kPartHeader : 0);
@@ -84,10 +84,7 @@ Exchange::Exchange(WorkerSide side, ExchangeForm form, const MakePart& make)
     }
     for (Unit& unit : message.units) {
       table_.object(prefix + unit.part->place().name + "/", *unit.part, Join::own);
-      for (Account& account : unit.accounts) {
-        table_.object(prefix + account.squares.name() + "/", account.squares, Join::own);
-        table_.object(prefix + account.squares.name() + "/", account.choices, Join::own);
-      }
+      for (Account& account : unit.accounts) account.ledger.keep_in(table_, prefix + account.ledger.name() + "/");
     }
     message.most = *std::ranges::max_element(most), message.most_joined = *std::ranges::max_element(joined);
   }
@@ -97,8 +94,7 @@ Operation Exchange::exchange(std::size_t b) {
   Message& message = messages_[b];
   for (compress::Bytes& to : message.to) to.clear();
   const Slice<float> gradients = part(arena().gradients(), bucket(b));
-  if (!on_ghosts())
-    for (const auto& p : parameters_of(bucket(b))) before_gather(*p, rows_of(bucket(b), *p));
+  if (!on_ghosts()) for_parts(b, [&](Parameter& p, Rows rows) { before_gather(p, rows); });
   if (!late_) {
     const auto begin = Clock::now();
     if (on_ghosts())
@@ -178,14 +174,13 @@ void Exchange::make_part(Unit& unit, std::size_t b, Slice<const float> gradient)
   const Tensor offered = part.gather(gradient, context_of(b));
   if (is_dense(b)) {
     for (Account& account : unit.accounts)
-      account.choices.sent(ring_allreduce_cost(engine().size(), 4 * static_cast<double>(part.size())).bytes);
+      account.ledger.sent(ring_allreduce_cost(engine().size(), 4 * static_cast<double>(part.size())).bytes);
     return;
   }
   for (std::size_t i = 0; offered.defined() && i < held.size(); ++i) {
     const Tensor some = range_of(offered, held[i]);
     if (side_.watch && !bucket(b).chunk()) side_.watch(unit.accounts[i].parameter, some.slice());
-    unit.accounts[i].squares.before(step, some);
-    unit.accounts[i].choices.before_choice(step, some);
+    unit.accounts[i].ledger.before(step, some);
   }
   const std::size_t before = message.to[0].size();
   if (form_.varies && !form_.whole) {
@@ -201,11 +196,9 @@ void Exchange::make_part(Unit& unit, std::size_t b, Slice<const float> gradient)
     });
   }
   for (std::size_t i = 0; offered.defined() && i < held.size(); ++i) {
-    const Tensor some = range_of(offered, held[i]);
-    unit.accounts[i].squares.after(some);
-    unit.accounts[i].choices.after_choice(part.chosen(), some);
-    if (!form_.joined)
-      unit.accounts[i].choices.sent((engine().size() - 1) * static_cast<double>(message.to[0].size() - before));
+    LedgerAccount& ledger = unit.accounts[i].ledger;
+    ledger.after(range_of(offered, held[i]), part.chosen());
+    if (!form_.joined) ledger.sent((engine().size() - 1) * static_cast<double>(message.to[0].size() - before));
   }
 }
 
@@ -263,7 +256,8 @@ void Exchange::take(std::size_t b, Slice<float> gradients) {
   for (std::size_t u = 0; u < all.size(); ++u) {
     Unit& unit = message.units[u];
     unit.part->take(all[u], gradients.sub(unit.first, unit.part->size()));
-    if (unit.accounts[0].choices.measuring()) unit.accounts[0].choices.received(unit.part->united());
+    LedgerAccount& ledger = unit.accounts[0].ledger;
+    if (ledger.measuring()) ledger.received(unit.part->united());
   }
 }
 
@@ -281,7 +275,7 @@ void Exchange::arrived(std::size_t b) {
     all_of([&](const Unit& unit) { some += unit.part->scattered(); });
     if (!is_dense(b)) GhostWork::tell(Work::scattering, some > 0 ? some : gradients.size());
   } else if (is_dense(b)) {
-    change_on_host(arena().gradients().range(bucket(b).offset, bucket(b).elements), [&](float* to) {
+    change_on_host(part_of(arena().gradients(), b), [&](float* to) {
       all_of([&](Unit& unit) { unit.part->take_sum({to + unit.first, unit.part->size()}); });
     });
   } else if (!late_) {
@@ -290,7 +284,7 @@ void Exchange::arrived(std::size_t b) {
   StepContext context = context_of(b);
   if (form_.result == ExchangeForm::Result::mean) context.gradient_scale *= engine().size();
   if (form_.result == ExchangeForm::Result::final) context.gradient_scale = 1;
-  for (const auto& p : parameters_of(bucket(b))) update(*p, rows_of(bucket(b), *p), context);
+  for_parts(b, [&](Parameter& p, Rows rows) { update(p, rows, context); });
 }
 
 double Exchange::message_bytes() const {
@@ -311,9 +305,9 @@ std::vector<LedgerRow> Exchange::ledger() const {
   for (auto m = messages_.rbegin(); m != messages_.rend(); ++m)  // as forward reaches them
     for (auto unit = m->units.rbegin(); unit != m->units.rend(); ++unit)
       for (std::size_t i = unit->accounts.size(); i-- > 0;) {
+        const LedgerAccount& ledger = unit->accounts[i].ledger;
         const Part::Sent sent = unit->part->sent(i);
-        unit->accounts[i].squares.add_row(rows, sent.elements, sent.bytes);
-        if (form_.by_choice) rows.push_back(unit->accounts[i].choices.row());
+        rows.push_back(form_.by_choice ? ledger.row() : ledger.row(sent.elements, sent.bytes));
       }
   return rows;
 }

@@ -190,8 +190,7 @@ class Exchange : public BucketSync {
  private:
   struct Account {  // of a parameter, or of a bucket's rows of one
     Parameter& parameter;
-    EnergyAccount squares;
-    LedgerAccount choices;
+    LedgerAccount ledger;
   };
   struct Unit {
     std::unique_ptr<Part> part{};
@@ -248,9 +247,5 @@ class ExchangeMethod : public Method {
  protected:
   ExchangeForm named_form(const TrainingFacts& facts) const;
 };
-
-/// The columns of a ledger of squares, and of one of choices.   note : what its heads mean
-inline LedgerForm ledger_of_squares(const char* note) { return EnergyAccount::form(note); }
-inline LedgerForm ledger_of_choices() { return LedgerAccount::form(); }
 
 }  // namespace laconic::dist

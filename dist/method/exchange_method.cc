@@ -78,7 +78,7 @@ void ExchangeMethod::measure(WorkCosts& work, const TrainingFacts& facts) const 
 }
 
 LedgerForm ExchangeMethod::ledger() const {
-  return ledger_of_squares(
+  return LedgerAccount::of_squares(
       "sent: elements a step; bytes: of rank 0's messages, as often as they travel; held: share of the squares of what "
       "was gathered\nthat a step leaves at home");
 }

@@ -7,9 +7,9 @@
 namespace laconic::dist {
 
 LayerSync::LayerSync(WorkerSide side, std::string name, const std::string& kept, const std::string& what)
-    : side_(std::move(side)),
+    : AllreduceSync(side.arena, side.engine, side.plan, side.update, side.facts),
+      side_(std::move(side)),
       name_(std::move(name)),
-      dense_(side_.arena, side_.engine, side_.plan, side_.update, side_.facts),
       kept_(side_.arena.make_state()) {
   table_.tensor(name_ + "/" + kept, kept_, side_.facts.put_by(), what);
   if (side_.facts.ledger_every > 0)
@@ -23,8 +23,9 @@ void LayerSync::make_layers(const std::function<std::unique_ptr<LayerExchange>(P
     layers_.push_back(bucket.sparse() ? make(*p, bucket) : nullptr);
     if (layers_.back() == nullptr) continue;
     layers_.back()->slot = side_.engine.reserve_slots(1);
-    layers_.back()->by_nccl = dense_.by_nccl(bucket);
-    layers_.back()->keep_in(table_, name_ + "/" + p->info.name + "/");
+    layers_.back()->by_nccl = by_nccl(bucket);
+    const std::string prefix = name_ + "/" + p->info.name + "/";
+    layers_.back()->keep_in(table_, prefix), layers_.back()->account.keep_in(table_, prefix);
   }
 }
 
@@ -35,13 +36,11 @@ void LayerSync::halt_what_is_under_way() {
 }
 
 void LayerSync::begin_step(const StepContext& context) {
-  context_ = context;
-  context_.gradient_scale = side_.facts.mean ? 1.0 / side_.engine.size() : 1.0;
   const bool dense = is_dense(context.step), crosses = dense != dense_phase_;
   if (crosses) flush();
   dense_phase_ = dense;
+  AllreduceSync::begin_step(context);
   if (crosses) cross(dense);
-  dense_.begin_step(context);
   for (const Bucket& b : plan().buckets)
     if (dense || !b.sparse())
       dense_bytes_ += ring_allreduce_cost(side_.engine.size(), static_cast<double>(b.elements) * 4).bytes;
@@ -51,13 +50,19 @@ bool LayerSync::begin_gathering(LayerExchange& layer) {
   require<Error>(layer.phase == Phase::idle || layer.phase == Phase::gathering, name_, ": the gradient of ",
                  layer.parameter.info.name,
                  " is ready again before its last update was applied. Run its forward, or flush, first.");
-  if (layer.phase == Phase::idle) layer.context = context_;
+  if (layer.phase == Phase::idle) layer.context = context();
   return std::exchange(layer.phase, Phase::gathering) == Phase::idle;
 }
 
-void LayerSync::hand_over(LayerExchange& layer, std::function<void()> submit) {
+void LayerSync::hand_over_layer(LayerExchange& layer) {
   if (side_.facts.overlap == Overlap::none) return;
-  layer.by_nccl ? dense_.in_turn_of(layer.parameter, std::move(submit)) : submit();
+  layer.by_nccl ? in_turn_of(layer.parameter, [this, &layer] { send(layer); }) : send(layer);
+}
+
+void LayerSync::send_all() {
+  for_layers<LayerExchange>([&](LayerExchange& layer) {
+    if (layer.phase == Phase::complete) send(layer);
+  });
 }
 
 void LayerSync::submit(LayerExchange& layer, std::string name, std::function<Task<>(Communicator&)> body) {
@@ -76,7 +81,7 @@ void LayerSync::finish(LayerExchange& layer) {
 }
 
 void LayerSync::flush() {
-  submit_all();
+  send_all();
   const auto for_those_under_way = [&](const auto& f) {
     for_layers<LayerExchange>([&](LayerExchange& layer) {
       if (layer.phase == Phase::under_way) f(layer);
@@ -85,12 +90,11 @@ void LayerSync::flush() {
   if (side_.facts.overlap != Overlap::forward)
     for_those_under_way([&](LayerExchange& layer) { side_.engine.wait(layer.ticket); });
   for_those_under_way([&](LayerExchange& layer) { apply(layer); });
-  dense_.flush();
+  AllreduceSync::flush();
 }
 
 Costs LayerSync::costs() const {
-  Costs costs = dense_.costs();
-  costs.select_seconds += costs_.select_seconds, costs.update_seconds += costs_.update_seconds;
+  Costs costs = AllreduceSync::costs();
   for_layers<LayerExchange>([&](const LayerExchange& layer) { costs.buffer_bytes += layer.buffer_bytes; });
   return costs;
 }
@@ -98,7 +102,7 @@ Costs LayerSync::costs() const {
 std::vector<LedgerRow> LayerSync::ledger() const {
   std::vector<LedgerRow> rows;
   if (side_.facts.ledger_every == 0) return rows;
-  for_layers<LayerExchange>([&](const LayerExchange& layer) { layer.add_row(rows); });
+  for_layers<LayerExchange>([&](const LayerExchange& layer) { rows.push_back(layer.ledger_row()); });
   LedgerRow others{.parameter = "(others)", .choice = "all", .bytes = dense_bytes_};
   for (const auto& p : side_.arena.parameters())
     if (layer_as<LayerExchange>(*p) == nullptr) others.elements += p->info.elements;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dist/method/allreduce_sync.h"
+#include "dist/method/ledger_account.h"
 
 namespace laconic::dist {
 
@@ -12,7 +13,10 @@ namespace laconic::dist {
 struct LayerExchange {
   enum class Phase : std::uint8_t { idle, gathering, complete, under_way };
 
-  LayerExchange(Parameter& p, const Bucket& bucket) : parameter(p), priority(bucket.priority) {}
+  LayerExchange(Parameter& p, const Bucket& bucket, std::int64_t ledger_every, LedgerAccount::Of of)
+      : parameter(p),
+        priority(bucket.priority),
+        account(p.info.name, to_string(bucket.choice), p.info.elements, ledger_every, of) {}
   virtual ~LayerExchange() = default;
 
   Parameter& parameter;
@@ -23,10 +27,10 @@ struct LayerExchange {
   StepContext context{};  ///< the step that it gathers for
   Ticket ticket{};
   std::size_t buffer_bytes = 0;  ///< memory of the messages of the last exchange that has ended
+  LedgerAccount account;
 
-  /// Appends a row, unless there is no ledger.
-  virtual void add_row(std::vector<LedgerRow>& rows) const = 0;
-  /// Adds what it keeps from step to step, and the ledger, under names that begin with `prefix`.
+  virtual LedgerRow ledger_row() const { return account.row(); }
+  /// Adds what it keeps from step to step besides, under names that begin with `prefix`.
   virtual void keep_in(StateTable& table, const std::string& prefix) = 0;
 };
 
@@ -40,10 +44,8 @@ struct LayerExchange {
 /// Here are phases, slots, tickets, the turns of NCCL, costs, the ledger, and the table of state: "NAME/" and the kept
 /// tensor's name, "NAME/PARAMETER/" what layers keep.
 ///   throws  UsageError, CommError as AllreduceSync
-class LayerSync : public Strategy {
+class LayerSync : public AllreduceSync {
  public:
-  const Plan& plan() const { return dense_.plan(); }
-
   void begin_step(const StepContext& context) override;
   void flush() override;
   Costs costs() const override;
@@ -63,20 +65,21 @@ class LayerSync : public Strategy {
   virtual bool is_dense(std::int64_t step) = 0;
   /// A phase has ended, and nothing is under way.
   virtual void cross(bool /*to_dense*/) {}
-  /// Hands over all that is complete. After a flush nothing may be missing.
-  virtual void submit_all() = 0;
+  /// Submits a layer that is complete.
+  virtual void send(LayerExchange& layer) = 0;
+  /// Sends all that is complete. After a flush nothing may be missing.
+  virtual void send_all();
   /// It has come: waits, and updates.
   virtual void apply(LayerExchange& layer) = 0;
 
   /// Before rows are gathered: whether they are the first of this step.
   /// throws Error if the layer's last update has not been applied
   bool begin_gathering(LayerExchange& layer);
-  /// Submits its operation, now, or, by NCCL, when it has its turn. Nothing happens with Overlap::none.
-  void hand_over(LayerExchange& layer, std::function<void()> submit);
+  /// Sends it, now, or, by NCCL, when it has its turn. Nothing happens with Overlap::none.
+  void hand_over_layer(LayerExchange& layer);
   void submit(LayerExchange& layer, std::string name, std::function<Task<>(Communicator&)> body);
   /// Waits for it. It is idle afterwards.
   void finish(LayerExchange& layer);
-  std::shared_ptr<Nccl> nccl_of(const Bucket& bucket) const { return dense_.by_nccl(bucket) ? dense_.nccl() : nullptr; }
   /// The layer of a parameter; null: it travels densely.
   template <class L>
   L* layer_as(const Parameter& p) const {
@@ -91,11 +94,8 @@ class LayerSync : public Strategy {
 
   const WorkerSide side_;
   const std::string name_;
-  AllreduceSync dense_;
   const Tensor kept_;
-  StepContext context_;      // of the step that is under way
   bool dense_phase_ = true;  // this step, and after loading the last one
-  Costs costs_;
 
  private:
   std::vector<std::unique_ptr<LayerExchange>> layers_;  // by place in the arena; null: travels densely

@@ -1,8 +1,6 @@
 #include "dist/method/ledger_account.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <utility>
 
 #include "compress/mirrored.h"
@@ -11,10 +9,6 @@
 
 namespace laconic::dist {
 namespace {
-
-LedgerRow row_of(std::string parameter, std::string choice, std::int64_t elements) {
-  return {.parameter = std::move(parameter), .choice = std::move(choice), .elements = elements};
-}
 
 using Unit = LedgerColumn::Unit;
 using Row = const LedgerRow&;
@@ -27,56 +21,20 @@ constexpr LedgerColumn kMeasured{"measured", nullptr, Unit::count,
 constexpr LedgerColumn kHeld{"energy_held", "held %", Unit::share,
                              [](Row r) { return r.measured > 0 ? r.energy_held : kNoFigure; }};
 
-/// The share of some squares that is left: all, where there were none.
-double share_held(const Tensor& left, double before) { return before > 0 ? raw::sum_of_squares(left) / before : 1; }
-
 }  // namespace
 
-EnergyAccount::EnergyAccount(std::string parameter, std::string choice, std::int64_t elements, std::int64_t every)
-    : row_(row_of(std::move(parameter), std::move(choice), elements)), every_(every) {}
+LedgerAccount::LedgerAccount(std::string parameter, std::string choice, std::int64_t elements, std::int64_t every,
+                             Of of)
+    : row_{.parameter = std::move(parameter), .choice = std::move(choice), .elements = elements},
+      every_(every),
+      of_(of) {}
 
-LedgerForm EnergyAccount::form(const char* note) {
+LedgerForm LedgerAccount::of_squares(const char* note) {
   static constexpr LedgerColumn columns[] = {kExchanges, kSent, kBytes, kMeasured, kHeld};
   return {columns, note};
 }
 
-void EnergyAccount::before(std::int64_t step, const Tensor& all) {
-  measuring_ = every_ > 0 && step % every_ == 0;
-  if (measuring_) before_ = raw::sum_of_squares(all);
-}
-
-void EnergyAccount::after(const Tensor& left) {
-  ++row_.exchanges;
-  if (!std::exchange(measuring_, false)) return;
-  ++row_.measured;
-  row_.energy_held += share_held(left, before_);
-}
-
-void EnergyAccount::add_row(std::vector<LedgerRow>& rows, double sent, double bytes) const {
-  if (every_ == 0) return;
-  LedgerRow row = row_;
-  row.sent = sent;
-  row.bytes = bytes * static_cast<double>(row.exchanges);
-  row.energy_held /= std::max<double>(1, static_cast<double>(row.measured));
-  rows.push_back(row);
-}
-
-void EnergyAccount::save(StateDict& state) const {
-  if (every_ > 0)
-    state.set_numbers("ledger",
-                      std::array{row_.exchanges, row_.measured, std::bit_cast<std::int64_t>(row_.energy_held)});
-}
-
-void EnergyAccount::load(const StateDict& state) {
-  if (every_ == 0 || !state.contains("ledger")) return;
-  const std::vector<std::int64_t> words = state.numbers("ledger", 3, "the ledger of " + row_.parameter);
-  row_.exchanges = words[0], row_.measured = words[1], row_.energy_held = std::bit_cast<double>(words[2]);
-}
-
-LedgerAccount::LedgerAccount(std::string parameter, std::string choice, std::int64_t elements, std::int64_t every)
-    : row_(row_of(std::move(parameter), std::move(choice), elements)), every_(every) {}
-
-LedgerForm LedgerAccount::form() {
+LedgerForm LedgerAccount::of_choices() {
   static constexpr LedgerColumn columns[] = {
       kExchanges,
       kSent,
@@ -94,14 +52,23 @@ LedgerForm LedgerAccount::form() {
       "element was last sent"};
 }
 
-void LedgerAccount::before_choice(std::int64_t step, const Tensor& residual) {
+void LedgerAccount::before(std::int64_t step, const Tensor& all) {
   step_ = step;
-  measuring_ = kept() && step % every_ == 0;
-  if (measuring_) energy_before_ = raw::sum_of_squares(residual);
+  measuring_ = every_ > 0 && step % every_ == 0;
+  if (measuring_) before_ = raw::sum_of_squares(all);
 }
 
-void LedgerAccount::after_choice(Slice<const std::uint32_t> chosen, const Tensor& residual) {
-  if (!kept()) return;
+void LedgerAccount::after(const Tensor& left, Slice<const std::uint32_t> chosen) {
+  if (every_ == 0) return;
+  ++row_.exchanges;
+  if (measuring_) {
+    ++row_.measured;
+    row_.energy_held += before_ > 0 ? raw::sum_of_squares(left) / before_ : 1;  // all, where there was nothing
+  }
+  if (of_ == Of::squares) {
+    measuring_ = false;
+    return;
+  }
   const auto step = static_cast<std::int32_t>(step_);
   if (!last_chosen_.defined()) {
     last_chosen_ = Tensor::empty({row_.elements}, DType::i32);
@@ -110,12 +77,8 @@ void LedgerAccount::after_choice(Slice<const std::uint32_t> chosen, const Tensor
   std::int32_t* const last = last_chosen_.data<std::int32_t>();
   const compress::Mirrored<std::uint32_t> here(chosen, kCpu);
   for (const std::uint32_t i : here.slice()) last[i] = step;
-  ++row_.exchanges;
   row_.sent += static_cast<double>(chosen.size());
-  if (!measuring_) return;
-  ++row_.measured;
-  row_.energy_held += share_held(residual, energy_before_);
-  row_.oldest = step - *std::min_element(last, last + row_.elements);
+  if (measuring_) row_.oldest = step - *std::min_element(last, last + row_.elements);
 }
 
 void LedgerAccount::received(std::size_t united) {
@@ -133,32 +96,36 @@ LedgerRow LedgerAccount::row() const {
   return row;
 }
 
-void LedgerAccount::save(StateDict& state) const {
-  if (!kept()) return;
-  const std::array words{row_.exchanges,
-                         row_.measured,
-                         std::bit_cast<std::int64_t>(row_.sent),
-                         std::bit_cast<std::int64_t>(row_.bytes),
-                         std::bit_cast<std::int64_t>(row_.energy_held),
-                         std::bit_cast<std::int64_t>(row_.union_density),
-                         row_.oldest};
-  state.set_numbers("ledger", words);
-  if (last_chosen_.defined()) state.set("last_chosen", last_chosen_);
+LedgerRow LedgerAccount::row(double sent, double bytes) const {
+  LedgerRow row = this->row();
+  row.sent = sent;
+  row.bytes = bytes * static_cast<double>(row.exchanges);
+  return row;
 }
 
-void LedgerAccount::load(const StateDict& state) {
-  if (!kept() || !state.contains("ledger")) return;
-  const std::vector<std::int64_t> words = state.numbers("ledger", 7, "the ledger of " + row_.parameter);
-  const Tensor* const last = state.find("last_chosen");
-  require<DataError>(last == nullptr || (last->dtype() == DType::i32 && last->elements() == row_.elements),
-                     "resume: the ledger of ", row_.parameter, " is damaged. Use an older checkpoint.");
-  row_.exchanges = words[0], row_.measured = words[1];
-  row_.sent = std::bit_cast<double>(words[2]), row_.bytes = std::bit_cast<double>(words[3]);
-  row_.energy_held = std::bit_cast<double>(words[4]), row_.union_density = std::bit_cast<double>(words[5]);
-  row_.oldest = words[6];
-  if (last == nullptr) return;
-  last_chosen_ = Tensor::empty({row_.elements}, DType::i32);
-  last_chosen_.copy_from(*last);
+void LedgerAccount::keep_in(StateTable& table, const std::string& prefix) {
+  if (every_ == 0) return;
+  const std::string what = "the ledger of " + row_.parameter;
+  if (of_ == Of::squares)
+    return table.numbers(prefix + "ledger", {&row_.exchanges, &row_.measured, &row_.energy_held}, Join::own, what,
+                         false);
+  table.numbers(
+      prefix + "ledger",
+      {&row_.exchanges, &row_.measured, &row_.sent, &row_.bytes, &row_.energy_held, &row_.union_density, &row_.oldest},
+      Join::own, what, false);
+  const std::string name = prefix + "last_chosen";
+  table.row(
+      [this, name](RankState& state) {
+        if (last_chosen_.defined()) state.set(name, last_chosen_, Join::own);
+      },
+      [this, name, what](const StateDict& state) {
+        const Tensor* const last = state.find(name);
+        if (last == nullptr) return;
+        require<DataError>(last->dtype() == DType::i32 && last->elements() == row_.elements, "resume: ", what,
+                           " is damaged. Use an older checkpoint.");
+        last_chosen_ = Tensor::empty({row_.elements}, DType::i32);
+        last_chosen_.copy_from(*last);
+      });
 }
 
 }  // namespace laconic::dist

@@ -109,4 +109,10 @@ void Method::refuse_copies(const TrainingFacts& facts) const {
     refuse("every message of `sync` " + name() + " is a copy", "`fusion` copy", "take lazy:SIZE or none");
 }
 
+void Method::require_choices(const Plan& plan, const std::function<bool(const Choice&)>& fits) const {
+  for (const Bucket& bucket : plan.buckets)
+    require<UsageError>(fits(bucket.choice), "the plan chooses from ", bucket.name, " by '", to_string(bucket.choice),
+                        "', which is not for `sync` ", name(), " (`plan`): make the plan for this strategy");
+}
+
 }  // namespace laconic::dist

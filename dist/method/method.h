@@ -157,6 +157,8 @@ class Method {
  protected:
   /// Says that messages of this method are copies, so that `fusion` copy has no use. throws UsageError if it is given
   void refuse_copies(const TrainingFacts& facts) const;
+  /// throws UsageError if a choice of the plan's does not fit this method
+  void require_choices(const Plan& plan, const std::function<bool(const Choice&)>& fits) const;
 };
 
 /// All methods. Add your own before training begins.

@@ -1,11 +1,13 @@
 #include "dist/method/state_table.h"
 
 #include <bit>
+#include <cmath>
 
 namespace laconic::dist {
 
-void StateTable::tensor(const std::string& name, const Tensor& tensor, Join join, const std::string& what) {
-  row([=](RankState& state) { state.set(name, tensor, join); },
+void StateTable::tensor(const std::string& name, const Tensor& tensor, Join join, const std::string& what,
+                        std::optional<Holders> holders) {
+  row([=](RankState& state) { state.set_of(holders.value_or(state.all()), name, tensor, join); },
       [=](const StateDict& state) { state.copy_to(tensor, name, what); });
 }
 
@@ -13,6 +15,7 @@ namespace {
 
 std::int64_t word_of(const StateTable::Number& number) {
   if (number.index() == 1) return std::bit_cast<std::int64_t>(*std::get<1>(number));
+  if (number.index() == 3) return std::llround(*std::get<3>(number).number);
   return number.index() == 0 ? *std::get<0>(number) : static_cast<std::int64_t>(std::get<2>(number)->load());
 }
 
@@ -20,6 +23,7 @@ void set(const StateTable::Number& number, std::int64_t word) {
   if (number.index() == 0) *std::get<0>(number) = word;
   if (number.index() == 1) *std::get<1>(number) = std::bit_cast<double>(word);
   if (number.index() == 2) *std::get<2>(number) = static_cast<std::uint64_t>(word);
+  if (number.index() == 3) *std::get<3>(number).number = static_cast<double>(word);
 }
 
 }  // namespace

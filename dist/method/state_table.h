@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -15,7 +16,9 @@ namespace laconic::dist {
 /// it. Errors call it `what`.
 class StateTable {
  public:
-  void tensor(const std::string& name, const Tensor& tensor, Join join, const std::string& what);
+  /// holders : the workers that hold a share of a sum or mean; nothing: all
+  void tensor(const std::string& name, const Tensor& tensor, Join join, const std::string& what,
+              std::optional<Holders> holders = {});
   /// An object with save(StateDict&) and load(), whose names begin with `prefix`.
   template <class Object>
   void object(const std::string& prefix, Object& object, Join join) {
@@ -28,8 +31,12 @@ class StateTable {
     rows_.push_back({[prefix, &object](RankState& state) { state.save(prefix, object); },
                      [prefix, &object](const StateDict& state) { object.load(state.part(prefix)); }});
   }
+  /// A real that is saved as the nearest whole number.
+  struct Rounded {
+    double* number;
+  };
   /// Whole numbers, and reals, which are saved as their bits.   required : no earlier version has saved none
-  using Number = std::variant<std::int64_t*, double*, std::atomic<std::uint64_t>*>;
+  using Number = std::variant<std::int64_t*, double*, std::atomic<std::uint64_t>*, Rounded>;
   void numbers(const std::string& name, std::vector<Number> all, Join join, const std::string& what,
                bool required = true);
   /// Anything else.

@@ -1,8 +1,11 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "core/base/clock.h"
+#include "core/base/trace.h"
 #include "dist/method/ledger.h"
 #include "dist/method/rank_state.h"
 #include "dist/method/state_table.h"
@@ -25,6 +28,21 @@ struct Costs {
     a.bytes_up += b.bytes_up, a.bytes_down += b.bytes_down, a.buffer_bytes += b.buffer_bytes;
     return a;
   }
+};
+
+/// A piece of a strategy's own work, while it lives: drawn in traces, and added to `seconds`.
+class Doing {
+ public:
+  /// name : of the parameter;   what : "gather", "select", "update"
+  Doing(const std::string& name, const char* what, double& seconds) : span_(name, what), seconds_(seconds) {}
+  ~Doing() { seconds_ += seconds_since(begin_); }
+  Doing(const Doing&) = delete;
+  Doing& operator=(const Doing&) = delete;
+
+ private:
+  const Trace::Span span_;
+  double& seconds_;
+  const Clock::time_point begin_ = Clock::now();
 };
 
 /// How the gradients of all ranks become one update: everything that a paper changes is in here. One object per rank,

@@ -230,7 +230,7 @@ ResidualSpeed measure_residual(const Choice& choice, double density, std::int64_
     return least;
   }
   const SparseOptions options;  // which it refers to
-  ResidualTensor tensor(*p, choice, options, 0, {.momentum = 0.9f}, velocity, residual);
+  ResidualTensor tensor(*p, choice, options, {}, {.momentum = 0.9f}, velocity, residual);
   compress::Bytes message;
   std::vector<compress::SparseView> views;
   steps([&](int s) {

@@ -27,17 +27,6 @@ void require_times(std::initializer_list<double> milliseconds, const std::string
                        " ms (`compute`). Times lie between 0 and ", kMost, " ms.");
 }
 
-/// Makes parameters without memory, in the order in which they are registered.
-std::vector<std::shared_ptr<Parameter>> ghosts_of(const std::vector<ParameterInfo>& in_arena_order) {
-  std::vector<std::shared_ptr<Parameter>> ghosts;
-  for (auto info = in_arena_order.rbegin(); info != in_arena_order.rend(); ++info) {
-    ghosts.push_back(std::make_shared<Parameter>(info->shape, info->role, kGhost));
-    ghosts.back()->info.name = info->name;
-    ghosts.back()->info.output = info->output;
-  }
-  return ghosts;
-}
-
 /// A rank's means to serve, as ServerHalf of a training.
 class SimulatedServer {
  public:
@@ -59,11 +48,10 @@ class SimulatedServer {
 
 /// A dedicated server, from the first command to the last.
 void serve(const Method& method, const SimulatedTraining& training, VirtualEngine& engine) {
-  const int workers = training.facts.workers, buckets = static_cast<int>(training.plan.buckets.size());
+  const int workers = training.facts.workers;
   SimulatedServer server(method, training, servers_of(training.plan, training.facts.servers), engine.rank() - workers);
   ServerControl control(engine, workers);
-  const int first_slot = engine.reserve_slots(buckets + 1);
-  Rounds rounds(engine, *server, first_slot, first_slot + buckets);
+  Rounds rounds(engine, *server, static_cast<int>(training.plan.buckets.size()));
   for (Command command = control.next(); command.kind != Command::Kind::end; command = control.next())
     rounds.begin({.step = command.step, .lr = command.lr, .gradient_scale = command.scale});
   rounds.wait();
@@ -76,7 +64,7 @@ class Simulation {
       : engine_(engine),
         training_(training),
         times_(training.times.layers),
-        arena_(ghosts_of(training.parameters), kGhost) {
+        arena_(twins_of(training.parameters, kGhost), kGhost) {
     const TrainingFacts& facts = training.facts;
     WorkerSide side{.facts = facts, .arena = arena_, .engine = engine_, .plan = training.plan};
     side.update = [this](Parameter& p, Rows rows, const StepContext&) {

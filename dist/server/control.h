@@ -48,10 +48,13 @@ class ServerControl {
 /// to its engine, in the slots that they use.
 class Rounds {
  public:
-  /// first_slot : of the bucket 0, norm_slot : of the server's JointNorm, as the workers' strategy has reserved them.
+  /// Reserves slots for all buckets of the plan, and one for the server's JointNorm, as the workers' strategy does.
   /// Engine and server outlive this.
-  Rounds(Engine& engine, ParameterServer& server, int first_slot, int norm_slot)
-      : engine_(engine), server_(server), first_slot_(first_slot), norm_slot_(norm_slot) {}
+  Rounds(Engine& engine, ParameterServer& server, int buckets)
+      : engine_(engine),
+        server_(server),
+        first_slot_(engine.reserve_slots(buckets + 1)),
+        norm_slot_(first_slot_ + buckets) {}
   /// Halts the engine if an exception passes while rounds are under way.
   ~Rounds() {
     if (!tickets_.empty()) engine_.halt();

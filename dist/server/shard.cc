@@ -65,6 +65,16 @@ std::vector<ParameterInfo> infos_of(const std::vector<std::shared_ptr<Parameter>
   return all;
 }
 
+std::vector<std::shared_ptr<Parameter>> twins_of(const std::vector<ParameterInfo>& in_arena_order, Device device) {
+  std::vector<std::shared_ptr<Parameter>> twins;
+  for (auto info = in_arena_order.rbegin(); info != in_arena_order.rend(); ++info) {
+    twins.push_back(std::make_shared<Parameter>(info->shape, info->role, device == kGhost ? kGhost : kCpu));
+    twins.back()->info.name = info->name;
+    twins.back()->info.output = info->output;
+  }
+  return twins;
+}
+
 namespace {
 
 constexpr Role kRoles[] = {Role::conv, Role::linear, Role::recurrent, Role::embedding, Role::norm, Role::bias};

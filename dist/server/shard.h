@@ -52,6 +52,8 @@ class Shard {
 
 /// Descriptions of these parameters, in their order.
 std::vector<ParameterInfo> infos_of(const std::vector<std::shared_ptr<Parameter>>& parameters);
+/// Parameters of these names, shapes and roles, in the order in which they are registered, for an arena on that device.
+std::vector<std::shared_ptr<Parameter>> twins_of(const std::vector<ParameterInfo>& in_arena_order, Device device);
 
 /// As text for a server that has no model: [{"name": …, "shape": […], "role": …, "output": …}, …] in arena order.
 std::string to_json(const std::vector<ParameterInfo>& all);

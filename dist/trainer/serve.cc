@@ -17,8 +17,7 @@ class ServerLoop {
         half_(half),
         checkpoints_(checkpoints),
         control_(engine_, worker.size),
-        first_slot_(engine_.reserve_slots(buckets + 1)),
-        rounds_(engine_, half.server(), first_slot_, first_slot_ + buckets),
+        rounds_(engine_, half.server(), buckets),
         figures_slot_(engine_.reserve_slots(1)) {}
   ~ServerLoop() {
     if (figures_.valid()) engine_.halt();  // it must not write into figures_of_ any more
@@ -96,7 +95,6 @@ class ServerLoop {
   ServerHalf& half_;
   Checkpointing& checkpoints_;
   dist::ServerControl control_;
-  const int first_slot_;
   dist::Rounds rounds_;
   const int figures_slot_;
   dist::Ticket figures_;

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include "compress/codecs/dct_chunks.h"
-#include "core/base/parse.h"
 #include "dist/method/exchange.h"
 
 namespace laconic::dist {
@@ -82,10 +81,7 @@ class Demo final : public ExchangeMethod {
     s.group("Decoupled momentum (`sync` demo)", Scope::exchange);
     s.whole_number<std::int64_t>("demo-topk", "K", rules_.most, 1, "coefficients of a chunk that are sent");
     s.whole_number<std::int64_t>("demo-chunk", "S", rules_.side, 1, "matrices are cut into chunks of at most S x S");
-    s.value(
-        "demo-decay", "BETA", "what a step leaves of the momentum [0.999]",
-        [this](const std::string& text, const std::string& where) { rules_.decay = real(text, where, 0, 1, "0.999"); },
-        [this] { return number_text(rules_.decay); });
+    s.real_number("demo-decay", "BETA", rules_.decay, 0, 1, "0.999", "what a step leaves of the momentum");
     s.either("demo-update", rules_.sum, "sign", "sum",
              "update by the sign of what comes, with a rate as\nsmall as Adam's, or by its mean or sum (`reduce`) "
              "[sign]");
@@ -109,7 +105,7 @@ class Demo final : public ExchangeMethod {
   }
 
   LedgerForm ledger() const override {
-    return ledger_of_squares(
+    return LedgerAccount::of_squares(
         "sent: coefficients a step; bytes: of rank 0's messages, as often as they travel; held: share of the "
         "squares of momentum\nthat a step leaves at home");
   }

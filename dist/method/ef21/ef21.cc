@@ -162,7 +162,7 @@ class Ef21 final : public ExchangeMethod {
     if (rules_.eta == 0) refuse("no gradient would ever count but the first", "`ef21-eta` 0", "give more, as 0.1");
   }
 
-  LedgerForm ledger() const override { return ledger_of_choices(); }
+  LedgerForm ledger() const override { return LedgerAccount::of_choices(); }
 
   std::string describe(const TrainingFacts&) const override {
     return fmt::format("ef21, {:g} % by {}, eta {:g}", 100 * rules_.density, rules_.selector, rules_.eta);

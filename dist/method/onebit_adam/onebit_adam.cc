@@ -206,7 +206,7 @@ class OnebitAdamMethod final : public ExchangeMethod {
   }
 
   LedgerForm ledger() const override {
-    return ledger_of_squares(
+    return LedgerAccount::of_squares(
         "of steps that are not dense. sent: signs a step; bytes: that rank 0 sent; held: share of the squares of "
         "momentum and error that rank 0\nkeeps as its next error");
   }

@@ -11,7 +11,6 @@
 #include "core/base/trace.h"
 #include "dist/collective/pieces.h"
 #include "dist/collective/ring_allreduce.h"
-#include "dist/method/doing.h"
 #include "dist/method/exchange.h"
 #include "dist/method/layer_sync.h"
 #include "dist/method/warmup.h"
@@ -51,164 +50,145 @@ class PowerSgd final : public LayerSync {
   }
   ~PowerSgd() override { halt_what_is_under_way(); }
 
-  void gradient_ready(Parameter& parameter, Rows rows) override;
-  void before_forward(Parameter& parameter, Rows rows) override;
-  void end_step() override;
-  double message_bytes() const override;
+  void gradient_ready(Parameter& p, Rows rows) override {
+    side_.engine.at(Engine::Phase::backward, p.info.name);
+    fit_what_has_come();
+    Matrix* const m = layer_as<Matrix>(p);
+    if (m == nullptr || dense_phase_) return AllreduceSync::gradient_ready(p, rows);
+    const auto begin = Clock::now();
+    begin_gathering(*m);
+    m->low_rank.gather(rows);
+    GhostWork::tell(kept_.device(), Work::gathering, static_cast<std::size_t>(p.info.part(rows).count));
+    if (m->low_rank.complete()) project(*m);
+    select_seconds_ += seconds_since(begin);
+    if (m->phase == Phase::complete) hand_over_layer(*m);
+  }
+
+  void before_forward(Parameter& p, Rows rows) override {
+    side_.engine.at(Engine::Phase::forward, p.info.name);
+    Matrix* const m = layer_as<Matrix>(p);
+    if (m != nullptr && m->phase == Phase::complete) LayerSync::send_all();
+    if (m != nullptr && m->sums_p()) fit(*m);
+    fit_what_has_come();
+    if (m == nullptr || m->phase == Phase::idle) return AllreduceSync::before_forward(p, rows);
+    if (m->phase == Phase::under_way) apply(*m);
+  }
+
+  void end_step() override {
+    if (side_.facts.overlap != Overlap::forward) return flush();
+    for_layers<Matrix>([&](Matrix& m) {
+      if (m.sums_p() && m.by_nccl) fit(m);
+    });
+    fit_what_has_come();
+  }
+
+  /// P and Q, what comes of them, and the matrices that they stand for: one at a time, but the allocator keeps blocks
+  /// of each size.
+  double message_bytes() const override {
+    double bytes = AllreduceSync::message_bytes([](const Bucket& b) { return !b.sparse(); });
+    std::set<std::size_t> sizes;
+    for_layers<Matrix>([&](const Matrix& m) {
+      const Tensor& matrix = m.low_rank.matrix();
+      const std::int64_t rank = m.low_rank.rank();
+      const auto longer = static_cast<std::size_t>(rank * std::max(matrix.dim(0), matrix.dim(1)));
+      bytes += static_cast<double>(sizeof(float)) * static_cast<double>(rank * matrix.dim(0));
+      bytes += static_cast<double>(allreduce_room(m.wire.allreduce, side_.engine.size(), longer, m.wire.pieces));
+      if (sizes.insert(matrix.bytes()).second) bytes += static_cast<double>(matrix.bytes());
+    });
+    return warmup_.kind == Warmup::Kind::none ? bytes : std::max(bytes, AllreduceSync::message_bytes());
+  }
 
  private:
   struct Matrix final : LayerExchange {  // a parameter of which P and Q travel
     Matrix(Parameter& p, const Bucket& bucket, const Tensor& errors, const TrainingFacts& facts, int N)
-        : LayerExchange(p, bucket),
+        : LayerExchange(p, bucket, facts.ledger_every, LedgerAccount::Of::squares),
           low_rank(p, bucket.choice.rank, errors, facts.seed),
           wire(bucket),
-          workers(N),
-          account(p.info.name, to_string(bucket.choice), p.info.elements, facts.ledger_every) {}
+          workers(N) {}
     compress::LowRank low_rank;
     Bucket wire;  // says how P and Q travel
     const int workers;
     bool sums_q = false;             // Q is under way, else P
     std::atomic<bool> come = false;  // P has
-    EnergyAccount account;
 
     bool sums_p() const { return phase == LayerExchange::Phase::under_way && !sums_q; }
-    void add_row(std::vector<LedgerRow>& rows) const override {
+    LedgerRow ledger_row() const override {
       const auto sent = static_cast<double>(low_rank.rank() * (low_rank.matrix().dim(0) + low_rank.matrix().dim(1)));
-      account.add_row(rows, sent, ring_allreduce_cost(workers, sent * 4).bytes);
+      return account.row(sent, ring_allreduce_cost(workers, sent * 4).bytes);
     }
-    void keep_in(StateTable& table, const std::string& prefix) override {
-      table.object(prefix, low_rank, Join::equal), table.object(prefix, account, Join::own);
-    }
+    void keep_in(StateTable& table, const std::string& prefix) override { table.object(prefix, low_rank, Join::equal); }
   };
 
   bool is_dense(std::int64_t step) override {
     return warmup_.dense_in_step(step + side_.facts.steps_ahead, side_.facts.steps_per_epoch);
   }
-  void project(Matrix& matrix);
-  void sum(Matrix& matrix, bool q);
-  void sum_projected();
-  void fit(Matrix& matrix);
-  void fit_what_has_come();
-  void submit_all() override;
-  void apply(LayerExchange& layer) override;
+
+  void project(Matrix& m) {
+    const Trace::Span span(m.parameter.info.name, "project");
+    if (side_.watch) side_.watch(m.parameter, m.low_rank.matrix().slice());
+    m.account.before(m.context.step, m.low_rank.matrix());
+    m.low_rank.project(m.context.step);
+    m.phase = Phase::complete;
+  }
+
+  /// Hands over P, or Q.
+  void sum(Matrix& m, bool q) {
+    const Slice<float> x = q ? m.low_rank.q() : m.low_rank.p();
+    m.sums_q = q;
+    m.wire.pieces = pieces_of(x.size_bytes(), side_.engine.size());
+    std::function<Task<>(Communicator&)> body = [this, &m, x](Communicator& comm) {
+      return AllreduceSync::sum(comm, x, m.wire);
+    };
+    if (!m.by_nccl && !q)  // NCCL's operations give way to no other: the sum is the operation itself
+      body = [this, &m, x](Communicator& comm) -> Task<> {
+        co_await AllreduceSync::sum(comm, x, m.wire);
+        m.come.store(true, std::memory_order_release);
+      };
+    submit(m, concat("sum of ", q ? "Q of " : "P of ", m.parameter.info.name), std::move(body));
+  }
+
+  void send(LayerExchange& layer) override { sum(static_cast<Matrix&>(layer), false); }
+
+  /// Waits for P.
+  void fit(Matrix& m) {
+    finish(m);
+    m.come.store(false, std::memory_order_relaxed);
+    {
+      const Doing fitting(m.parameter.info.name, "fit", select_seconds_);
+      m.low_rank.fit();
+      GhostWork::tell(kept_.device(), Work::selecting, static_cast<std::size_t>(m.parameter.info.elements));
+    }
+    sum(m, true);
+  }
+
+  /// NCCL takes all that ranks ask for in one order: there it is done when backward has ended.
+  void fit_what_has_come() {
+    for (const auto& p : side_.arena.parameters())
+      if (Matrix* m = layer_as<Matrix>(*p);
+          m != nullptr && m->sums_p() && !m->by_nccl && m->come.load(std::memory_order_acquire))
+        fit(*m);
+  }
+
+  void send_all() override {
+    LayerSync::send_all();
+    for_layers<Matrix>([&](Matrix& m) {
+      if (m.sums_p()) fit(m);
+    });
+  }
+
+  /// Waits for Q.
+  void apply(LayerExchange& layer) override {
+    auto& m = static_cast<Matrix&>(layer);
+    finish(m);
+    const Doing update(m.parameter.info.name, "update", update_seconds_);
+    m.low_rank.approximate(1.0f / static_cast<float>(side_.engine.size()));
+    GhostWork::tell(kept_.device(), Work::scattering, static_cast<std::size_t>(m.parameter.info.elements));
+    m.account.after(m.low_rank.matrix());
+    side_.update(m.parameter, m.parameter.all_rows(), m.context);
+  }
 
   const Warmup warmup_;
 };
-
-void PowerSgd::gradient_ready(Parameter& p, Rows rows) {
-  side_.engine.at(Engine::Phase::backward, p.info.name);
-  fit_what_has_come();
-  Matrix* const m = layer_as<Matrix>(p);
-  if (m == nullptr || dense_phase_) return dense_.gradient_ready(p, rows);
-  const auto begin = Clock::now();
-  begin_gathering(*m);
-  m->low_rank.gather(rows);
-  GhostWork::tell(kept_.device(), Work::gathering, static_cast<std::size_t>(p.info.part(rows).count));
-  if (m->low_rank.complete()) project(*m);
-  costs_.select_seconds += seconds_since(begin);
-  if (m->phase == Phase::complete) hand_over(*m, [this, m] { sum(*m, false); });
-}
-
-void PowerSgd::project(Matrix& m) {
-  const Trace::Span span(m.parameter.info.name, "project");
-  if (side_.watch) side_.watch(m.parameter, m.low_rank.matrix().slice());
-  m.account.before(m.context.step, m.low_rank.matrix());
-  m.low_rank.project(m.context.step);
-  m.phase = Phase::complete;
-}
-
-/// Hands over P, or Q.
-void PowerSgd::sum(Matrix& m, bool q) {
-  const Slice<float> x = q ? m.low_rank.q() : m.low_rank.p();
-  m.sums_q = q;
-  m.wire.pieces = pieces_of(x.size_bytes(), side_.engine.size());
-  std::function<Task<>(Communicator&)> body = [this, &m, x](Communicator& comm) { return dense_.sum(comm, x, m.wire); };
-  if (!m.by_nccl && !q)  // NCCL's operations give way to no other: the sum is the operation itself
-    body = [this, &m, x](Communicator& comm) -> Task<> {
-      co_await dense_.sum(comm, x, m.wire);
-      m.come.store(true, std::memory_order_release);
-    };
-  submit(m, concat("sum of ", q ? "Q of " : "P of ", m.parameter.info.name), std::move(body));
-}
-
-void PowerSgd::sum_projected() {
-  for_layers<Matrix>([&](Matrix& m) {
-    if (m.phase == Phase::complete) sum(m, false);
-  });
-}
-
-/// Waits for P.
-void PowerSgd::fit(Matrix& m) {
-  finish(m);
-  m.come.store(false, std::memory_order_relaxed);
-  {
-    const Doing fitting(m.parameter.info.name, "fit", costs_.select_seconds);
-    m.low_rank.fit();
-    GhostWork::tell(kept_.device(), Work::selecting, static_cast<std::size_t>(m.parameter.info.elements));
-  }
-  sum(m, true);
-}
-
-/// NCCL takes all that ranks ask for in one order: there it is done when backward has ended.
-void PowerSgd::fit_what_has_come() {
-  for (const auto& p : side_.arena.parameters())
-    if (Matrix* m = layer_as<Matrix>(*p);
-        m != nullptr && m->sums_p() && !m->by_nccl && m->come.load(std::memory_order_acquire))
-      fit(*m);
-}
-
-void PowerSgd::before_forward(Parameter& p, Rows rows) {
-  side_.engine.at(Engine::Phase::forward, p.info.name);
-  Matrix* const m = layer_as<Matrix>(p);
-  if (m != nullptr && m->phase == Phase::complete) sum_projected();
-  if (m != nullptr && m->sums_p()) fit(*m);
-  fit_what_has_come();
-  if (m == nullptr || m->phase == Phase::idle) return dense_.before_forward(p, rows);
-  if (m->phase == Phase::under_way) apply(*m);
-}
-
-/// Waits for Q.
-void PowerSgd::apply(LayerExchange& layer) {
-  auto& m = static_cast<Matrix&>(layer);
-  finish(m);
-  const Doing update(m.parameter.info.name, "update", costs_.update_seconds);
-  m.low_rank.approximate(1.0f / static_cast<float>(side_.engine.size()));
-  GhostWork::tell(kept_.device(), Work::scattering, static_cast<std::size_t>(m.parameter.info.elements));
-  m.account.after(m.low_rank.matrix());
-  side_.update(m.parameter, m.parameter.all_rows(), m.context);
-}
-
-void PowerSgd::end_step() {
-  if (side_.facts.overlap != Overlap::forward) return flush();
-  for_layers<Matrix>([&](Matrix& m) {
-    if (m.sums_p() && m.by_nccl) fit(m);
-  });
-  fit_what_has_come();
-  dense_.end_step();
-}
-
-void PowerSgd::submit_all() {
-  sum_projected();
-  for_layers<Matrix>([&](Matrix& m) {
-    if (m.sums_p()) fit(m);
-  });
-}
-
-/// P and Q, what comes of them, and the matrices that they stand for: one at a time, but the allocator keeps blocks of
-/// each size.
-double PowerSgd::message_bytes() const {
-  double bytes = dense_.message_bytes([](const Bucket& b) { return !b.sparse(); });
-  std::set<std::size_t> sizes;
-  for_layers<Matrix>([&](const Matrix& m) {
-    const Tensor& matrix = m.low_rank.matrix();
-    const std::int64_t rank = m.low_rank.rank();
-    const auto longer = static_cast<std::size_t>(rank * std::max(matrix.dim(0), matrix.dim(1)));
-    bytes += static_cast<double>(sizeof(float)) * static_cast<double>(rank * matrix.dim(0));
-    bytes += static_cast<double>(allreduce_room(m.wire.allreduce, side_.engine.size(), longer, m.wire.pieces));
-    if (sizes.insert(matrix.bytes()).second) bytes += static_cast<double>(matrix.bytes());
-  });
-  return warmup_.kind == Warmup::Kind::none ? bytes : std::max(bytes, dense_.message_bytes());
-}
 
 class PowerSgdMethod final : public Method {
  public:
@@ -235,11 +215,7 @@ class PowerSgdMethod final : public Method {
   }
 
   std::unique_ptr<Strategy> worker(WorkerSide side) const override {
-    for (const Bucket& bucket : side.plan.buckets)
-      require<UsageError>(bucket.choice.selector.empty(), "the plan chooses from ", bucket.name, " by '",
-                          to_string(bucket.choice),
-                          "', which is not for `sync` powersgd (`plan`): make the plan for "
-                          "this strategy");
+    require_choices(side.plan, [](const Choice& choice) { return choice.selector.empty(); });
     return std::make_unique<PowerSgd>(std::move(side), warmup_);
   }
 
@@ -263,7 +239,7 @@ class PowerSgdMethod final : public Method {
   }
 
   LedgerForm ledger() const override {
-    return ledger_of_squares(
+    return LedgerAccount::of_squares(
         "sent: numbers a step, of both matrices; bytes: that rank 0 sent, as in a ring; held: share of the squares "
         "of gradient and\nerror that rank 0 keeps as its next error");
   }

@@ -103,12 +103,7 @@ std::optional<double> ServedMethod::expected_bytes(const Plan& plan, const std::
 }
 
 LedgerForm ServedMethod::ledger() const {
-  using Unit = LedgerColumn::Unit;
-  static constexpr LedgerColumn columns[] = {
-      {"exchanges", "exchanges", Unit::count, [](const LedgerRow& r) { return static_cast<double>(r.exchanges); }},
-      {"sent", nullptr, Unit::number, [](const LedgerRow& r) { return r.sent; }},
-      {"bytes", "up", Unit::bytes, [](const LedgerRow& r) { return r.bytes; }},
-      {"bytes_down", "down", Unit::bytes, [](const LedgerRow& r) { return r.bytes_down; }}};
+  static constexpr LedgerColumn columns[] = {exchanges_as("exchanges"), kSent, kUp, kDown};
   return {columns, "up, down: bytes between rank 0 and servers"};
 }
 

@@ -39,6 +39,17 @@ class ServedMethod : public Method {
     settings.group("Parameter servers (`sync` ps, layerdrop, slimdp)", Scope::exchange);
   }
   void add_truncation(Settings& settings);
+  /// Columns of the ledgers of these methods. Bytes are those between rank 0 and servers.
+  static constexpr LedgerColumn kSent{"sent", nullptr, LedgerColumn::Unit::number,
+                                      [](const LedgerRow& r) { return r.sent; }};
+  static constexpr LedgerColumn kUp{"bytes", "up", LedgerColumn::Unit::bytes,
+                                    [](const LedgerRow& r) { return r.bytes; }};
+  static constexpr LedgerColumn kDown{"bytes_down", "down", LedgerColumn::Unit::bytes,
+                                      [](const LedgerRow& r) { return r.bytes_down; }};
+  static constexpr LedgerColumn exchanges_as(const char* head) {
+    return {"exchanges", head, LedgerColumn::Unit::count,
+            [](const LedgerRow& r) { return static_cast<double>(r.exchanges); }};
+  }
   /// Bytes that a round of one bucket costs one worker and its server, up and down.
   virtual std::optional<double> bytes_of_round(const Bucket& bucket, const Legs& legs) const;
 };

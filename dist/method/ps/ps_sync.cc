@@ -47,8 +47,7 @@ PsSync::PsSync(WorkerSide side, Options options)
       for (auto& n : *leg) bytes.push_back(&n);
     table_.numbers("servers/ledger", std::move(bytes), Join::anew, "the ledger of servers", false);  // by the plan
   }
-  table_.row([this](RankState& state) { save_losses(state, owed_, leaders()); },
-             [this](const StateDict& state) { load_losses(state, owed_); });
+  if (owed_.defined()) table_.tensor(kLost, owed_, put_by(), kWhatIsLost, leaders());
 }
 
 PsSync::~PsSync() {
@@ -156,31 +155,30 @@ Task<float> PsSync::take_turn(Communicator& comm, std::size_t b, std::int64_t st
 }
 
 Task<> PsSync::talk(Communicator& comm, std::size_t b, StepContext context) {
-  const std::vector<int> server{server_of(b)};
   const Slice<float> here = gradients_of(b);
   Leg up = o_.legs.upward(b, context.step, comm.rank(), &up_[b]);
-  const Slice<float> owed = owed_.defined() ? part(owed_, bucket(b)) : Slice<float>();
-  if (!owed.empty()) add_in_place(owed, here);
+  const Slice<float> x = owed_.defined() ? part(owed_, bucket(b)) : here;
+  if (owed_.defined()) add_in_place(x, here);
   if (o_.legs.takes_turn(bucket(b).elements)) {
     const bool shares_scale = up.codec != nullptr && up.codec->shares_scale();
-    const float scale = shares_scale ? up.codec->scale_of(owed.empty() ? here : owed) : 0;
+    const float scale = shares_scale ? up.codec->scale_of(x) : 0;
     up.key.scale = co_await take_turn(comm, b, context.step, scale);
   }
-  if (!owed.empty()) {
-    up.decoded = here;
-    co_await send_floats(comm, server, owed, up);
-    compress::keep_left(owed, owed, here);
-  } else {
-    co_await send_floats(comm, server, here, up);
-  }
+  co_await push(comm, b, up, x, owed_.defined());
   const Leg down = o_.legs.downward(b, context.step, &down_[b]);
-  co_await recv_floats(comm, server[0], here, down);
+  co_await recv_floats(comm, server_of(b), here, down);
+}
+
+Task<> PsSync::push(Communicator& comm, std::size_t b, Leg up, Slice<float> x, bool keeps_losses) {
+  const std::vector<int> server{server_of(b)};
+  if (keeps_losses) up.decoded = gradients_of(b);
+  co_await send_floats(comm, server, x, up);
+  if (keeps_losses) compress::keep_left(x, x, gradients_of(b));
 }
 
 void PsSync::arrived(std::size_t b) {
   const Bucket& bucket = this->bucket(b);
-  const Tensor values = arena().values().range(bucket.offset, bucket.elements),
-               came = arena().gradients().range(bucket.offset, bucket.elements);
+  const Tensor values = part_of(arena().values(), b), came = part_of(arena().gradients(), b);
   if (o_.legs.differences) {
     clear_padding(arena().gradients(), parameters_of(bucket));
     add_in_place(values.slice(), came.slice());

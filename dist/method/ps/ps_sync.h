@@ -47,6 +47,8 @@ class PsSync : public BucketSync {
   void hide_joint_model() override;
   std::optional<double> drift() const override;
   std::vector<LedgerRow> ledger() const override;
+  /// The sum that is kept at home of a bucket, laid out like the arena; empty where nothing is. For audits and tests.
+  virtual Slice<const float> kept(std::size_t /*bucket*/) const { return {}; }
 
  protected:
   /// Whether the servers' model is another one than this worker's.
@@ -64,6 +66,8 @@ class PsSync : public BucketSync {
   virtual Task<> spread(Communicator& group, std::size_t bucket);
   /// The worker's half of one round, of one that leads; on the communication thread.
   virtual Task<> talk(Communicator& comm, std::size_t bucket, StepContext context);
+  /// Sends gradients, or what they have been added up with. With losses what encoding loses of these stays there.
+  Task<> push(Communicator& comm, std::size_t bucket, Leg up, Slice<float> x, bool keeps_losses);
   void arrived(std::size_t bucket) override;
   /// Asks the server for the turn of a bucket, and waits for it (server/turns.h).
   /// returns  the largest of all workers' scales

@@ -1,7 +1,5 @@
 #include "dist/method/redsync/choosing.h"
 
-#include "dist/method/doing.h"
-
 namespace laconic::dist {
 
 Steps Layer::choose() {
@@ -30,7 +28,12 @@ bool Choosing::late(const Layer& layer) const {
 
 void Choosing::before(Layer& layer) const {
   if (side_.watch) side_.watch(layer.parameter, layer.residual.residual().slice());
-  layer.carry.before_choice(layer.context.step, layer.residual.residual());
+  layer.account.before(layer.context.step, layer.residual.residual());
+}
+
+void Choosing::after(Layer& layer) {
+  layer.account.after(layer.residual.residual(), layer.carry.chosen());
+  layer.account.sent(layer.carry.sent_bytes());
 }
 
 void Choosing::choose(Layer& layer) {
@@ -59,7 +62,7 @@ void Choosing::read_last() {
     throw_findings(device_);
     asked.steps.run(device_);
   }
-  layer.carry.after_choice(layer.residual.residual());
+  after(layer);
   hand_over_(layer);
 }
 
@@ -71,7 +74,7 @@ Task<> Choosing::choose_late(Layer& layer, Communicator& comm) const {
     return choosing.go_on();
   };
   while (go_on()) co_await comm.device_comes(device_);
-  layer.carry.after_choice(layer.residual.residual());
+  after(layer);
 }
 
 }  // namespace laconic::dist

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/stream.h"
+#include "dist/method/carry.h"
 #include "dist/method/layer_sync.h"
 #include "dist/method/redsync/residual_tensor.h"
 
@@ -11,8 +12,10 @@ namespace laconic::dist {
 
 /// A parameter that sends a choice, on one rank.
 struct Layer final : LayerExchange {
-  Layer(Parameter& p, const Bucket& bucket, ResidualTensor tensor, Carry::Form form)
-      : LayerExchange(p, bucket), residual(std::move(tensor)), carry(std::move(form)) {}
+  Layer(Parameter& p, const Bucket& bucket, ResidualTensor tensor, Carry::Form form, std::int64_t ledger_every)
+      : LayerExchange(p, bucket, ledger_every, LedgerAccount::Of::choices),
+        residual(std::move(tensor)),
+        carry(std::move(form)) {}
   ResidualTensor residual;
   Carry carry;
   std::int64_t hurried_until = 0;  ///< step: before it, gathered as soon as its gradient is ready
@@ -21,10 +24,7 @@ struct Layer final : LayerExchange {
   /// Masks = select(V, D), V and U without them, and the message. It touches nothing but this layer.
   Steps choose();
 
-  void add_row(std::vector<LedgerRow>& rows) const override { rows.push_back(carry.ledger_row()); }
-  void keep_in(StateTable& table, const std::string& prefix) override {
-    table.object(prefix, residual), table.object(prefix, carry, Join::own);
-  }
+  void keep_in(StateTable& table, const std::string& prefix) override { table.object(prefix, residual); }
 };
 
 /// When a gradient is gathered, when elements are chosen, and on which thread. It decides no bit.
@@ -56,6 +56,7 @@ class Choosing {
 
  private:
   void before(Layer& layer) const;
+  static void after(Layer& layer);
 
   const WorkerSide& side_;
   const Device device_;

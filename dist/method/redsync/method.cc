@@ -32,9 +32,9 @@ Warmup warmup_of(const SparseMethod& m, const SparseOptions& o) {
 
 }  // namespace
 
-IndexCoding SparseOptions::coding() const {
+IndexCoding SparseOptions::coding(const TrainingFacts& f) const {
   if (!delta) return IndexCoding::raw;
-  return seconds_per_byte && *seconds_per_byte > kSlowSecondsPerByte ? IndexCoding::rice : IndexCoding::packed;
+  return f.seconds_per_byte.value_or(0) > kSlowSecondsPerByte ? IndexCoding::rice : IndexCoding::packed;
 }
 
 // AdaComp's paper also rounds the values that it sends; here they are sent as they are.
@@ -72,12 +72,12 @@ bool fits(const SparseMethod& m, const Choice& choice) {
   return may_be_named(traits) && (traits.one_value || !choice.quantised);
 }
 
-Dispatch dispatch_of(const SparseMethod& m, const SparseOptions& o) {
+Dispatch dispatch_of(const SparseMethod& m, const SparseOptions& o, const TrainingFacts& f) {
   Dispatch d{
       .kind = Dispatch::Kind::fixed, .quantised = o.quantised, .density = o.density, .dense_below = o.dense_below};
-  if (o.latency_seconds) d.latency_seconds = *o.latency_seconds;
-  if (o.seconds_per_byte) d.seconds_per_byte = *o.seconds_per_byte;
-  if (o.residual_seconds) d.residual_seconds = *o.residual_seconds;
+  if (f.latency_seconds) d.latency_seconds = *f.latency_seconds;
+  if (f.seconds_per_byte) d.seconds_per_byte = *f.seconds_per_byte;
+  if (f.residual_seconds) d.residual_seconds = *f.residual_seconds;
   if (!by_setting(m)) {
     d.selector = m.selector;
   } else if (o.selector == "paper") {
@@ -179,26 +179,14 @@ Method::Traits SparseExchange::traits() const {
           .keeps = "residual"};
 }
 
-SparseOptions SparseExchange::with_network(const TrainingFacts& facts) const {
-  SparseOptions o = options;
-  if (facts.latency_seconds) o.latency_seconds = facts.latency_seconds;
-  if (facts.seconds_per_byte) o.seconds_per_byte = facts.seconds_per_byte;
-  if (facts.residual_seconds) o.residual_seconds = facts.residual_seconds;
-  return o;
-}
-
 void SparseExchange::shape(PlanOptions& plan, const TrainingFacts& facts) const {
-  plan.sparse = dispatch_of(variant_, with_network(facts));
+  plan.sparse = dispatch_of(variant_, options, facts);
 }
 
 std::unique_ptr<Strategy> SparseExchange::worker(WorkerSide side) const {
-  for (const Bucket& bucket : side.plan.buckets)
-    require<UsageError>(fits(variant_, bucket.choice), "the plan chooses from ", bucket.name, " by '",
-                        dist::to_string(bucket.choice), "', which is not for `sync` ", variant_.name,
-                        " (`plan`): make the plan for this strategy");
-  const SparseOptions o = with_network(side.facts);
-  Density density = density_of(variant_, o, side.facts.steps_per_epoch, side.facts.steps_ahead);
-  return std::make_unique<RedSync>(std::move(side), variant_, o, std::move(density));
+  require_choices(side.plan, [this](const Choice& choice) { return fits(variant_, choice); });
+  Density density = density_of(variant_, options, side.facts.steps_per_epoch, side.facts.steps_ahead);
+  return std::make_unique<RedSync>(std::move(side), variant_, options, std::move(density));
 }
 
 std::string SparseExchange::describe(const TrainingFacts&) const {
@@ -211,8 +199,8 @@ std::string SparseExchange::describe(const TrainingFacts&) const {
 std::optional<double> SparseExchange::expected_bytes(const Plan& plan,
                                                      const std::vector<std::shared_ptr<Parameter>>& parameters,
                                                      const TrainingFacts& facts) const {
-  const SparseOptions o = with_network(facts);
-  const double N = facts.workers, index = !o.delta ? 4 : o.coding() == IndexCoding::rice ? kRiceBytes : kPackedBytes;
+  const SparseOptions& o = options;
+  const double N = facts.workers, index = !o.delta ? 4 : o.coding(facts) == IndexCoding::rice ? kRiceBytes : kPackedBytes;
   double bytes = 0;
   for (const Bucket& b : plan.buckets) {
     if (!b.sparse()) {

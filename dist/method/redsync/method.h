@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "dist/method/carry.h"
+#include "compress/sparse_message.h"
+#include "dist/method/ledger_account.h"
 #include "dist/method/method.h"
 #include "dist/method/warmup.h"
 
@@ -37,18 +38,16 @@ struct SparseOptions {
   std::int64_t dense_below = 128 << 10;  ///< bytes: smaller parameters travel whole
   bool delta = false;                    ///< `index-coding` delta
   double threshold = 0;                  ///< of strom
-  /// The network's, where they are known. `selector` auto goes by them, and so does the coding of indices.
-  std::optional<double> latency_seconds{}, seconds_per_byte{};
-  std::optional<double> residual_seconds{};  ///< as in TrainingFacts
 
-  compress::IndexCoding coding() const;
+  compress::IndexCoding coding(const TrainingFacts& facts) const;
 };
 
 /// Whether a plan for this method may have that choice: a plan may come from a file.
 bool fits(const SparseMethod& method, const Choice& choice);
 
-/// Says which parameters the plan sends a choice of. throws UsageError
-Dispatch dispatch_of(const SparseMethod& method, const SparseOptions& options);
+/// Says which parameters the plan sends a choice of. `selector` auto goes by the network, as far as that is known, and so
+/// does the coding of indices. throws UsageError
+Dispatch dispatch_of(const SparseMethod& method, const SparseOptions& options, const TrainingFacts& facts = {});
 
 /// Returns the share of elements to send in a step (first 1); nothing: that step is dense.
 using Density = std::function<std::optional<double>(std::int64_t step)>;
@@ -69,13 +68,12 @@ class SparseExchange final : public Method {
   /// Counts with the density that is kept after a warm-up. Returns nothing for a method without a density.
   std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
                                        const TrainingFacts& facts) const override;
-  LedgerForm ledger() const override { return Carry::ledger(); }
+  LedgerForm ledger() const override { return LedgerAccount::of_choices(); }
   std::string describe(const TrainingFacts& facts) const override;
 
   SparseOptions options{};
 
  private:
-  SparseOptions with_network(const TrainingFacts& facts) const;
   const SparseMethod& variant_;
   bool feedback_given_ = false, no_feedback_given_ = false, dense_below_given_ = false;
 };

@@ -7,7 +7,7 @@
 //         U = momentum U + G;  V = V + U                         take: ResidualTensor::gather
 //         Masks = selection(V, D)                                Layer::choose: ResidualTensor::choose
 //         V = V (1 - Masks);  U = U (1 - Masks)                  ResidualTensor::choose
-//         G = Allreduce(compress(V Masks))                       Carry::pack; exchange: Carry::run
+//         G = Allreduce(compress(V Masks))                       Carry::pack; send: Carry::run
 //       w = SGD(w, decompress(G))                                before_forward of layer j: apply, Carry::add_to
 #include "dist/method/redsync/redsync.h"
 
@@ -16,7 +16,6 @@
 #include <cmath>
 
 #include "core/raw.h"
-#include "dist/method/doing.h"
 #include "dist/method/redsync/phases.h"
 
 namespace laconic::dist {
@@ -24,7 +23,7 @@ namespace laconic::dist {
 void RedSync::gradient_ready(Parameter& p, Rows rows) {
   side_.engine.at(Engine::Phase::backward, p.info.name);
   const Layer* layer = dense_phase_ ? nullptr : layer_of(p);
-  if (clip_norm_ > 0 || (layer != nullptr && choosing_.may_wait(*layer, context_.step)))
+  if (clip_norm_ > 0 || (layer != nullptr && choosing_.may_wait(*layer, context().step)))
     waiting_.emplace_back(&p, rows);
   else
     take(p, rows, 1.0f);
@@ -35,11 +34,11 @@ void RedSync::take(Parameter& p, Rows rows, float factor) {
   Layer* layer = layer_of(p);
   if (layer == nullptr || dense_phase_) {
     if (layer != nullptr && !method_.corrects) send_along(layer->residual, p, rows);
-    dense_.gradient_ready(p, rows);
+    AllreduceSync::gradient_ready(p, rows);
     return choosing_.read_last();
   }
   {
-    const Doing gather(p.info.name, "gather", costs_.select_seconds);
+    const Doing gather(p.info.name, "gather", select_seconds_);
     if (begin_gathering(*layer)) layer->residual.begin(*density_);
     layer->residual.gather(rows, factor);
   }
@@ -47,7 +46,8 @@ void RedSync::take(Parameter& p, Rows rows, float factor) {
 }
 
 /// G = Allreduce(compress(V Masks)). What travels by NCCL is the operation itself, since it gives way to no other.
-void RedSync::exchange(Layer& layer) {
+void RedSync::send(LayerExchange& of) {
+  auto& layer = static_cast<Layer&>(of);
   std::function<Task<>(Communicator&)> body = [&layer](Communicator& comm) { return layer.carry.run(comm); };
   if (choosing_.late(layer))
     body = [this, &layer](Communicator& comm) -> Task<> {
@@ -57,11 +57,9 @@ void RedSync::exchange(Layer& layer) {
   submit(layer, "sparse exchange of " + layer.parameter.info.name, std::move(body));
 }
 
-void RedSync::submit_all() {
+void RedSync::send_all() {
   end_backward();
-  for_layers<Layer>([&](Layer& layer) {
-    if (layer.phase == Phase::complete) exchange(layer);
-  });
+  LayerSync::send_all();
 }
 
 /// Gathers what has waited for it.
@@ -94,15 +92,14 @@ bool RedSync::gathers(const Parameter& p) const {
 
 void RedSync::end_step() {
   end_backward();
-  if (side_.facts.overlap != Overlap::forward) flush();
-  dense_.end_step();
+  AllreduceSync::end_step();
 }
 
 void RedSync::before_forward(Parameter& p, Rows rows) {
   side_.engine.at(Engine::Phase::forward, p.info.name);
   Layer* layer = layer_of(p);
-  if (layer == nullptr || layer->phase == Phase::idle) return dense_.before_forward(p, rows);
-  if (layer->phase == Phase::complete) submit_all();
+  if (layer == nullptr || layer->phase == Phase::idle) return AllreduceSync::before_forward(p, rows);
+  if (layer->phase == Phase::complete) send_all();
   if (layer->phase != Phase::under_way) return;
   const double before = side_.engine.counters().exposed_seconds;
   side_.engine.wait(layer->ticket);
@@ -115,9 +112,9 @@ void RedSync::apply(LayerExchange& of) {
   auto& layer = static_cast<Layer&>(of);
   finish(layer);
   layer.buffer_bytes = layer.carry.buffer_bytes();
-  costs_.select_seconds += std::exchange(layer.late_seconds, 0.0);
+  select_seconds_ += std::exchange(layer.late_seconds, 0.0);
   Parameter& p = layer.parameter;
-  const Doing update(p.info.name, "update", costs_.update_seconds);
+  const Doing update(p.info.name, "update", update_seconds_);
   if (method_.corrects) {
     const auto lr = static_cast<float>(layer.context.lr * layer.context.gradient_scale);
     layer.carry.add_to(p.value().slice(), -lr);
@@ -127,12 +124,13 @@ void RedSync::apply(LayerExchange& of) {
     layer.carry.add_to(p.grad().slice(), 1.0f);
     side_.update(p, p.all_rows(), layer.context);
   }
+  if (layer.account.measuring()) layer.account.received(layer.carry.united());
 }
 
 void RedSync::cross(bool to_dense) {
   for_layers<Layer>([&](Layer& layer) {
     if (!to_dense) begin_sparse_phase(side_, layer.residual);
-    if (to_dense && method_.corrects) begin_dense_phase(side_, layer.residual, layer.parameter, context_);
+    if (to_dense && method_.corrects) begin_dense_phase(side_, layer.residual, layer.parameter, context());
   });
 }
 
@@ -143,8 +141,7 @@ RedSync::RedSync(WorkerSide side, const SparseMethod& method, const SparseOption
       density_in_(std::move(density)),
       clip_norm_(side_.facts.mean ? side_.facts.clip_norm * std::sqrt(static_cast<double>(side_.engine.size()))
                                   : side_.facts.clip_norm / std::sqrt(static_cast<double>(side_.engine.size()))),
-      choosing_(side_, costs_.select_seconds,
-                [this](Layer& layer) { hand_over(layer, [this, &layer] { exchange(layer); }); }) {
+      choosing_(side_, select_seconds_, [this](Layer& layer) { hand_over_layer(layer); }) {
   make_layers([this](Parameter& p, const Bucket& bucket) { return make_layer(p, bucket); });
   const std::string sparse = name_ + "/sparse";
   table_.row(
@@ -163,29 +160,27 @@ std::unique_ptr<Layer> RedSync::make_layer(Parameter& p, const Bucket& bucket) {
   // The mean over ranks of N equal decays is one of them, their sum is N.
   if (method_.corrects && side_.weight_decay)
     rule.weight_decay = static_cast<float>(side_.weight_decay(p.info) / (f.mean ? 1 : side_.engine.size()));
-  ResidualTensor residual(p, bucket.choice, options_, f.seed, rule, has_velocity ? side_.velocity : Tensor(), kept_);
+  ResidualTensor residual(p, bucket.choice, options_, f, rule, has_velocity ? side_.velocity : Tensor(), kept_);
   Carry::Form form{.method = method_.name,
                    .parameter = p.info.name,
-                   .choice = to_string(bucket.choice),
                    .elements = residual.elements(),
                    .wire = residual.wire(),
                    .same_places = residual.traits().same_everywhere,
                    .device = kept_.device(),
                    .workers = side_.engine.size(),
-                   .nccl = nccl_of(bucket),
-                   .ledger_every = f.ledger_every};
-  return std::make_unique<Layer>(p, bucket, std::move(residual), std::move(form));
+                   .nccl = by_nccl(bucket) ? nccl() : nullptr};
+  return std::make_unique<Layer>(p, bucket, std::move(residual), std::move(form), f.ledger_every);
 }
 
 /// A warm-up begins with all, or with most.
 double RedSync::message_bytes() const {
   const std::optional<double> first = density_in_(1);
   const double density = first.value_or(options_.density);
-  double bytes = dense_.message_bytes([](const Bucket& b) { return !b.sparse(); });
+  double bytes = AllreduceSync::message_bytes([](const Bucket& b) { return !b.sparse(); });
   for_layers<Layer>([&](const Layer& layer) {
     bytes += layer.residual.choosing_bytes(density) + layer.carry.most_bytes(layer.residual.most_at(density));
   });
-  return first ? bytes : std::max(bytes, dense_.message_bytes());
+  return first ? bytes : std::max(bytes, AllreduceSync::message_bytes());
 }
 
 std::vector<RankState::Range> RedSync::own_velocity() const {

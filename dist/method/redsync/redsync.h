@@ -53,8 +53,8 @@ class RedSync final : public LayerSync {
   void take(Parameter& parameter, Rows rows, float factor);
   void end_backward();
   float clip();
-  void exchange(Layer& layer);
-  void submit_all() override;
+  void send(LayerExchange& layer) override;
+  void send_all() override;
   void apply(LayerExchange& layer) override;
 
   const SparseMethod& method_;

@@ -3,23 +3,23 @@
 #include <algorithm>
 #include <limits>
 
-#include "dist/method/doing.h"
+#include "dist/engine/ghost_work.h"
 
 namespace laconic::dist {
 
 using compress::Sign;
 
-ResidualTensor::ResidualTensor(const Parameter& p, Choice choice, const SparseOptions& options, std::uint64_t seed,
+ResidualTensor::ResidualTensor(const Parameter& p, Choice choice, const SparseOptions& options, const TrainingFacts& facts,
                                const compress::MomentumRule& rule, const Tensor& velocity, const Tensor& residual)
     : parameter_(p),
       options_(options),
-      seed_(seed),
+      seed_(facts.seed),
       rule_(rule),
       n_(p.info.elements),
       residual_(residual.range(p.info.offset, n_)),
       selector_(compress::make_selector(choice.selector, {.threshold = static_cast<float>(options.threshold),
                                                           .bin = p.info.role == Role::conv ? 50u : 500u})),
-      wire_{.format = {.coding = options.coding(), .one_value = traits().one_magnitude || choice.quantised},
+      wire_{.format = {.coding = options.coding(facts), .one_value = traits().one_magnitude || choice.quantised},
             .both_signs = traits().one_magnitude} {
   require<UsageError>(n_ < std::numeric_limits<std::uint32_t>::max(), p.info.name, " has ", n_,
                       " elements: their indices have 32 bits. Let it travel whole (`sync` allreduce).");
@@ -49,7 +49,7 @@ void ResidualTensor::gather(Rows rows, float factor) {
                                         .residual = part(residual_),
                                         .first = static_cast<std::uint32_t>(first)};
   compress::accumulate_residual(elements, rule_, factor, &candidates_, stats_);
-  says_gathering(residual_.device(), static_cast<std::size_t>(count));
+  GhostWork::tell(residual_.device(), Work::gathering, static_cast<std::size_t>(count));
   gathered_ += count;
 }
 
@@ -89,7 +89,7 @@ Steps ResidualTensor::choose(std::int64_t step) {
                                        .key = {.seed = seed_,
                                                .step = static_cast<std::uint64_t>(step),
                                                .operation = static_cast<std::uint32_t>(parameter_.info.index)}};
-  says_selecting(residual_.device(), elements());
+  GhostWork::tell(residual_.device(), Work::selecting, elements());
   try {
     Steps choosing = selector_->select_in_steps(input, chosen_);
     co_await choosing;

@@ -4,6 +4,7 @@
 
 #include "compress/select/residual.h"
 #include "compress/select/selector.h"
+#include "dist/method/carry.h"
 #include "dist/method/redsync/method.h"
 
 namespace laconic::dist {
@@ -17,8 +18,8 @@ namespace laconic::dist {
 class ResidualTensor {
  public:
   /// velocity (undefined without momentum) and residual: laid out like the arena; this parameter's part is used.
-  /// seed : of a selector that draws.   `options` outlive it.   throws UsageError for 2^32 elements or more
-  ResidualTensor(const Parameter& parameter, Choice choice, const SparseOptions& options, std::uint64_t seed,
+  /// facts : the seed of a selector that draws, and the network's rate.   `options` outlive it.   throws UsageError for 2^32 elements or more
+  ResidualTensor(const Parameter& parameter, Choice choice, const SparseOptions& options, const TrainingFacts& facts,
                  const compress::MomentumRule& rule, const Tensor& velocity, const Tensor& residual);
 
   void begin(double density);  ///< is called before the first rows of a step

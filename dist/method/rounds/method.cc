@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "dist/method/rounds/rounds_sync.h"
+#include "dist/method/allreduce_sync.h"
+#include "dist/method/rounds/rounds.h"
 #include "dist/method/warmup.h"
 
 namespace laconic::dist {
 namespace {
 
-/// Local steps, and the mean of what they have changed (rounds_sync.h).
+/// Local steps, and the mean of what they have changed (rounds_sync.cc).
 class LocalRounds final : public Method {
  public:
   std::string name() const override { return "rounds"; }
@@ -29,19 +30,19 @@ class LocalRounds final : public Method {
     s.whole_number<std::int64_t>("every", "H", rules_.every, 1, "steps of each worker from exchange to exchange");
     s.choice("outer", outer_, {"sgd", "momentum", "nesterov"},
              "how the mean of what workers changed is applied\n[sgd: local SGD; nesterov: DiLoCo]");
-    number(s, "outer-lr", "LR", lr_, 1e3, "0.7", "its rate [1; nesterov, and momentum of pairs: 0.7]",
-           [this] { return lr(); });
-    number(s, "outer-momentum", "M", momentum_, 1, "0.9", "its momentum [0.9; pairs: 0.5; sgd: none]",
-           [this] { return momentum(); });
+    s.real_number("outer-lr", "LR", lr_, 0, 1e3, "0.7", "its rate [1; nesterov, and momentum of pairs: 0.7]",
+                  [this] { return lr(); });
+    s.real_number("outer-momentum", "M", momentum_, 0, 1, "0.9", "its momentum [0.9; pairs: 0.5; sgd: none]",
+                  [this] { return momentum(); });
     s.flag("pairs", pairs_, "a worker meets one other, drawn anew each time (NoLoCo)");
-    number(s, "pull", "GAMMA", pull_, 1e3, "0.7", "of two workers' distance, to be made up for in a round\n[outer-lr]",
-           [this] { return pull(); });
+    s.real_number("pull", "GAMMA", pull_, 0, 1e3, "0.7",
+                  "of two workers' distance, to be made up for in a round\n[outer-lr]", [this] { return pull(); });
     s.whole_number<std::int64_t>("fragments", "P", rules_.fragments, 1,
                                  "parts of the model that end their rounds one after\nthe other");
     s.whole_number<std::int64_t>("delay", "TAU", rules_.delay, 0, "steps that go on while an exchange is under way");
-    number(s, "mix", "ALPHA", mix_, 1, "0.5",
-           "share of its own values that a worker keeps when one\narrives [0; with delay: 0.5]",
-           [this] { return mix(); });
+    s.real_number("mix", "ALPHA", mix_, 0, 1, "0.5",
+                  "share of its own values that a worker keeps when one\narrives [0; with delay: 0.5]",
+                  [this] { return mix(); });
     s.value(
         "density", "D",
         "share of what was changed that is sent, the largest of\neach 4096 neighbours (SparseLoCo) [none: all]",
@@ -50,18 +51,16 @@ class LocalRounds final : public Method {
           if (text != "none") density_ = real(text, where, 0, 1, "0.03");
         },
         [this] { return density_ ? number_text(*density_) : "none"; });
-    number(s, "outer-feedback", "BETA", beta_, 1, "0.95", "what was not sent is added next time, times BETA [0.95]",
-           [this] { return beta(); });
+    s.real_number("outer-feedback", "BETA", beta_, 0, 1, "0.95",
+                  "what was not sent is added next time, times BETA [0.95]", [this] { return beta(); });
     s.value(
         "value-bits", "2|32", "of a value that is sent [2: its sign, and one of two\nmagnitudes of its neighbours]",
         [this](const std::string& text, const std::string& where) {
           bits_ = one_of(text, where, {"2", "32"});
         },
         [this] { return bits(); });
-    s.value(
-        "warmup", "none|dense:E", "in the first E epochs dense gradients [none]",
-        [this](const std::string& text, const std::string& where) { warmup_ = Warmup::parse(text, where); },
-        [this] { return warmup_.to_string(); });
+    s.value("warmup", "none|dense:E", "in the first E epochs dense gradients [none]",
+            Settings::into(warmup_, Warmup::parse), [this] { return warmup_.to_string(); });
   }
 
   void check(const TrainingFacts& facts) const override {
@@ -107,13 +106,13 @@ class LocalRounds final : public Method {
   }
 
   std::unique_ptr<Strategy> worker(WorkerSide side) const override {
-    RoundsSync::Rules rules = rules_;
+    RoundsRules rules = rules_;
     rules.lr = lr(), rules.momentum = momentum(), rules.nesterov = outer_ == "nesterov", rules.mix = mix();
     rules.chosen = wire(), rules.feedback = beta(), rules.pairs = pairs_, rules.pull = pull();
     if (warmup_.kind == Warmup::Kind::dense)
       rules.dense_steps =
           std::max<std::int64_t>(0, warmup_.epochs * side.facts.steps_per_epoch - side.facts.steps_ahead);
-    return std::make_unique<RoundsSync>(std::move(side), rules);
+    return make_rounds_worker(std::move(side), rules);
   }
 
   /// Counts the steps after a warm-up.
@@ -143,15 +142,6 @@ class LocalRounds final : public Method {
   }
 
  private:
-  static void number(Settings& s, const char* name, const char* type, std::optional<double>& target, double most,
-                     const char* example, const char* help, std::function<double()> now) {
-    s.value(
-        name, type, help,
-        [&target, most, example](const std::string& text, const std::string& where) {
-          target = real(text, where, 0, most, example);
-        },
-        [now = std::move(now)] { return number_text(now()); });
-  }
   void check_pairs(const TrainingFacts& facts) const {
     if (density_)
       refuse("what is chosen (`density`) goes from each worker to all", "`pairs`", "leave one of the two out");
@@ -174,7 +164,7 @@ class LocalRounds final : public Method {
   }
   double mix() const { return mix_.value_or(rules_.delay > 0 ? 0.5 : 0); }
 
-  RoundsSync::Rules rules_{};  // every, fragments, delay
+  RoundsRules rules_{};  // every, fragments, delay
   std::string outer_ = "sgd";
   std::optional<double> lr_, momentum_, mix_;  // nothing: by the other settings
   bool pairs_ = false;

@@ -1,12 +1,12 @@
-#include "dist/method/rounds/pair_sync.h"
-
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "core/base/random.h"
 #include "core/raw.h"
 #include "dist/collective/reduce.h"
+#include "dist/method/rounds/rounds.h"
 
 namespace laconic::dist {
 namespace {
@@ -19,6 +19,59 @@ void add_multiple(const Tensor& y, float a, const Tensor& x) {
   raw::axpy(y, a, x);
 }
 
+/// Sums over two ranks instead of all. d stands in the arena's gradients, x in its values; each sends the other one
+/// message, u, and finds its own sum (whoever weighs the two scales d before):
+///
+///     u = d - PULL x        s = u + u' + 2 PULL x  =  d + d' + PULL (x - x')        in the place of d
+///
+/// The update is told that the mean is s / 2. The one that is left over is a pair of its own: s = d, and so is the
+/// mean. Pairs do not wait for one another. Two ranks that have the same x find the same bits in s.
+///   cost     n floats are sent by each of a pair; memory of one copy of the arena
+///   throws   CommError if the other one is lost, or sends another length
+///   source   NoLoCo (Kolehmainen et al. 2025)
+class PairSync final : public BucketSync {
+ public:
+  PairSync(WorkerSide side, double pull)
+      : BucketSync(side.arena, side.engine, side.plan, "pairs", side.facts, 2),
+        update_(std::move(side.update)),
+        seed_(side.facts.seed),
+        pull_(static_cast<float>(pull)),
+        theirs_(side.arena.make_state()) {}
+  ~PairSync() override { halt_what_is_under_way(); }
+
+ private:
+  std::optional<int> partner(std::size_t b) const {
+    return partner_of(engine().rank(), engine().size(), seed_, context_of(b).step);
+  }
+
+  Operation exchange(std::size_t b) override {
+    const std::optional<int> other = partner(b);
+    if (!other)
+      return {.name = "no exchange of " + bucket(b).name, .body = [](Communicator&) { return nobody_to_meet(); }};
+    add_multiple(part_of(arena().gradients(), b), -pull_, part_of(arena().values(), b));
+    return {.name = "exchange of " + bucket(b).name,
+            .body = [other = *other, ours = part(arena().gradients(), bucket(b)), theirs = part(theirs_, bucket(b))](
+                        Communicator& comm) { return dist::exchange(comm, other, ours, other, theirs); }};
+  }
+
+  void arrived(std::size_t b) override {
+    StepContext context = context_of(b);
+    if (partner(b)) {
+      const Tensor sum = part_of(arena().gradients(), b);
+      add_in_place(sum.slice(), part(theirs_, bucket(b)));
+      add_multiple(sum, 2 * pull_, part_of(arena().values(), b));
+    } else {
+      context.gradient_scale = 1;
+    }
+    for_parts(b, [&](Parameter& p, Rows rows) { update_(p, rows, context); });
+  }
+
+  const Update update_;
+  const std::uint64_t seed_;
+  const float pull_;
+  const Tensor theirs_;  // u', laid out like the arena
+};
+
 }  // namespace
 
 /// Neighbours in a shuffled order meet.
@@ -30,28 +83,8 @@ std::optional<int> partner_of(int rank, int N, std::uint64_t seed, std::int64_t 
   return place < order.size() ? std::optional(order[place]) : std::nullopt;
 }
 
-Operation PairSync::exchange(std::size_t b) {
-  const std::optional<int> other = partner(b);
-  if (!other)
-    return {.name = "no exchange of " + bucket(b).name, .body = [](Communicator&) { return nobody_to_meet(); }};
-  const std::int64_t offset = bucket(b).offset, n = bucket(b).elements;
-  add_multiple(arena().gradients().range(offset, n), -pull_, arena().values().range(offset, n));
-  return {.name = "exchange of " + bucket(b).name,
-          .body = [other = *other, ours = part(arena().gradients(), bucket(b)), theirs = part(theirs_, bucket(b))](
-                      Communicator& comm) { return dist::exchange(comm, other, ours, other, theirs); }};
-}
-
-void PairSync::arrived(std::size_t b) {
-  StepContext context = context_of(b);
-  if (partner(b)) {
-    const std::int64_t offset = bucket(b).offset, n = bucket(b).elements;
-    const Tensor sum = arena().gradients().range(offset, n);
-    add_in_place(sum.slice(), part(theirs_, bucket(b)));
-    add_multiple(sum, 2 * pull_, arena().values().range(offset, n));
-  } else {
-    context.gradient_scale = 1;
-  }
-  for (const auto& p : parameters_of(bucket(b))) update_(*p, rows_of(bucket(b), *p), context);
+std::unique_ptr<BucketSync> make_pair_sync(WorkerSide side, double pull) {
+  return std::make_unique<PairSync>(std::move(side), pull);
 }
 
 }  // namespace laconic::dist

@@ -1,11 +1,10 @@
-#include "dist/method/rounds/top_k.h"
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
 #include <utility>
 
 #include "compress/select/selector.h"
+#include "dist/method/rounds/rounds.h"
 
 namespace laconic::dist {
 namespace {

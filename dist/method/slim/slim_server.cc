@@ -3,9 +3,14 @@
 #include <utility>
 
 #include "dist/collective/pieces.h"
-#include "dist/method/slim/slim_sync.h"
+#include "dist/method/slim/slim.h"
 
 namespace laconic::dist {
+
+void tell_choice(Device device, const compress::SlimFormat& format, bool of_core) {
+  if (of_core) GhostWork::tell(device, Work::selecting, format.n);
+  GhostWork::tell(device, Work::scattering, format.count());
+}
 
 Task<> send_answer(Communicator& comm, int to, bool wants_keys, Leg leg) {
   const std::uint32_t answer = wants_keys ? 1 : 0;
@@ -34,7 +39,7 @@ namespace {
 /// throws  CommError naming the worker whose message is none, or who asks for keys that it was sent
 class SlimServer final : public ParameterServer {
  public:
-  SlimServer(Shard& shard, Options options, const SlimSync::Rules& rules)
+  SlimServer(Shard& shard, Options options, const SlimSettings& rules)
       : ParameterServer(shard, {}, std::move(options)), rules_(rules), layers_(shard.units().size()) {
     for (Layer& layer : layers_) layer.readers.resize(workers().size());
   }
@@ -70,7 +75,7 @@ class SlimServer final : public ParameterServer {
     compress::SlimSet set;
     std::vector<compress::SlimReader> readers;  // by worker
   };
-  const SlimSync::Rules rules_;
+  const SlimSettings rules_;
   std::vector<Layer> layers_;  // by unit
 };
 
@@ -153,7 +158,7 @@ Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContex
 }  // namespace
 
 std::unique_ptr<ParameterServer> make_slim_server(Shard& shard, ParameterServer::Options options,
-                                                  const SlimSync::Rules& rules) {
+                                                  const SlimSettings& rules) {
   return std::make_unique<SlimServer>(shard, std::move(options), rules);
 }
 
