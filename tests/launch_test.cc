@@ -61,8 +61,9 @@ TEST(Launch, TheMpirunIsThatOfTheLibrary) {
       {"older", "mpirun (Open MPI) 4.0.5\n"},
       {"five", "mpirun (Open MPI) 5.0.7\n"}};
   const auto chosen = [&](const std::vector<std::string>& candidates, const std::string& library = "4.1.4") {
-    return choose_mpirun(candidates, library, [&](const std::string& path) {
-      return says.contains(path) ? std::optional(says.at(path)) : std::nullopt;
+    return choose_mpirun(candidates, library, [&](const std::vector<std::string>& command) {
+      const auto said = says.find(command[0]);
+      return said == says.end() ? CommandResult{CommandResult::kNotStarted} : CommandResult{0, said->second};
     });
   };
   EXPECT_EQ(chosen({"mpirun", "same", "older"}).path, "same");

@@ -60,6 +60,12 @@ std::uint64_t memory_available(const std::string& root) {
   return least;
 }
 
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
 std::uint64_t memory_taken() {
   std::uint64_t all = 0, pages = 0;
   std::ifstream("/proc/self/statm") >> all >> pages;

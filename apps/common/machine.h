@@ -17,6 +17,9 @@ std::string machine(Device device = kCpu);
 ///   emulated : between threads; nothing: messages go from thread to thread, or are MPI's
 std::string calibrated_here(const std::optional<dist::LinkOptions>& emulated);
 
+/// The name of this machine in its network.
+std::string host_name();
+
 /// How many kernel threads this rank has unless it is told: its share of the processors that the ranks on its machine
 /// may use (fair_share). A meeting of all ranks where they are processes: all of them call it.
 int default_threads(const dist::Worker& worker);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -181,10 +180,7 @@ class Examination {
           "apt-get install libopenmpi-dev openmpi-bin, and build again");
       return;
     }
-    const Mpirun mpirun = choose_mpirun(here_.mpiruns, here_.mpi, [&](const std::string& path) {
-      const CommandResult asked = here_.run({path, "--version"});
-      return asked.code == 0 ? std::optional(asked.out) : std::nullopt;
-    });
+    const Mpirun mpirun = choose_mpirun(here_.mpiruns, here_.mpi, here_.run);
     if (mpirun.path.empty()) {
       add(Verdict::missing, "Open MPI", "there is no mpirun, so no laconic launch", "apt-get install openmpi-bin");
       return;
@@ -261,8 +257,7 @@ class Examination {
 
   /// Whether mpirun could start ranks there that fit ours.
   bool reaches(const std::string& host) {
-    const CommandResult ssh = here_.run(
-        {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", host, shell_word(here_.laconic) + " --version"});
+    const CommandResult ssh = here_.run(over_ssh(host, shell_word(here_.laconic) + " --version"));
     if (ssh.code == CommandResult::kNotStarted)
       add(Verdict::broken, host, "there is no ssh here, by which mpirun starts ranks on other machines",
           "apt-get install openssh-client");

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/launch/child_process.h"
+
 namespace laconic {
 
 /// Something about a machine that training depends on.
@@ -20,13 +22,6 @@ struct Finding {
   std::string mend{};  ///< what to do; empty where nothing is wrong
 };
 const char* name_of(Finding::Verdict verdict);  ///< "ok", "missing", "slow", "broken"
-
-/// How a command ended.
-struct CommandResult {
-  int code = 0;              ///< its exit code; kNotStarted, or kEndless: it was killed, for it did not end
-  std::string out{}, why{};  ///< what it printed; the sentence that it failed with
-  static constexpr int kNotStarted = -1, kEndless = -2;
-};
 
 /// An IPv4 address of a machine, on an interface that is up. Loopback is none.
 struct Interface {

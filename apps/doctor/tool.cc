@@ -9,15 +9,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "apps/launch/child_process.h"
+#include "apps/common/machine.h"
 #include "apps/doctor/findings.h"
 #include "apps/launch/launch.h"
 #include "apps/launch/mpirun.h"
 #include "apps/common/tools.h"
 #include "apps/common/text.h"
 #include "apps/common/version.h"
-#include "core/base/atomic_file.h"
-#include "core/base/clock.h"
 #include "core/dispatch.h"
 #include "core/base/error.h"
 #include "core/base/parallel.h"
@@ -29,20 +27,6 @@ namespace laconic {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// Runs a command to its end, or for a minute.
-CommandResult tried(const std::vector<std::string>& command) {
-  const ScratchFolder folder("doctor");
-  const std::string out = folder.path() + "/out", err = folder.path() + "/err";
-  try {
-    BackgroundProgram program(command, out, err);
-    const auto begin = Clock::now();
-    while (!program.ended() && seconds_since(begin) < 60) ::usleep(10'000);
-    return {program.ended().value_or(CommandResult::kEndless), text_of_file(out).value_or(""), last_words(err).text};
-  } catch (const Error& e) {
-    return {CommandResult::kNotStarted, "", e.what()};
-  }
-}
 
 /// "2.18.3" of the NCCL that would be opened; empty: there is none.
 std::string nccl_version() {
@@ -64,7 +48,7 @@ std::string variable(const char* name) {
 Surroundings this_machine() {
   Surroundings here;
   here.environment = variable;
-  here.run = tried;
+  here.run = [](const auto& command) { return result_of(command, 60); };
   here.free_bytes = [](const std::string& folder) {
     std::error_code not_there;
     const auto space = std::filesystem::space(folder, not_there);
@@ -96,12 +80,6 @@ Surroundings this_machine() {
   here.mpiruns = mpirun_candidates();
   here.single_copy = !dist::refuses_single_copy();
   return here;
-}
-
-std::string host_name() {
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
 }
 
 }  // namespace

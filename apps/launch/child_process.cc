@@ -1,18 +1,19 @@
 #include "apps/launch/child_process.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <string_view>
 
+#include "core/base/atomic_file.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/parse.h"
@@ -48,6 +49,17 @@ bool becomes_file(int fd, const char* path, int flags) {
 }
 
 constexpr int kToWrite = O_WRONLY | O_CREAT | O_TRUNC;
+
+/// A file that has no name, in memory.
+struct MemoryFile {
+  MemoryFile() : fd(memfd_create("laconic", MFD_CLOEXEC)) {}
+  ~MemoryFile() { close(fd); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  std::string path() const { return concat("/proc/self/fd/", fd); }  ///< here, and in a child until it is a program
+
+  const int fd;
+};
 
 }  // namespace
 
@@ -95,26 +107,19 @@ int start_program(ProgramStart start, int* pid) {
 }
 
 ChildProcess::ChildProcess(const std::vector<std::string>& command, const Environment& extra) : name_(command.at(0)) {
-  int to[2], from[2];
-  require<Error>(pipe2(to, O_CLOEXEC) == 0, "bench: no pipe to ", name_, " (", std::strerror(errno), ").");
-  if (pipe2(from, O_CLOEXEC) != 0) {
-    close(to[0]), close(to[1]);
-    throw Error(concat("bench: no pipe from ", name_, " (", std::strerror(errno), ")."));
-  }
-  const auto connect = [&] { return dup2(to[0], 0) == 0 && dup2(from[1], 1) == 1; };
+  int ends[2];
+  require<Error>(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "bench: no socket to ", name_, " (",
+                 std::strerror(errno), ").");
+  const auto connect = [&] { return dup2(ends[1], 0) == 0 && dup2(ends[1], 1) == 1; };
   const int failed = start_program({command, extra, SIGKILL, connect}, &pid_);
-  close(to[0]), close(from[1]);
-  in_ = to[1], out_ = from[0];
-  if (failed) {
-    close(in_), close(out_);
-    throw Error(concat("bench: cannot start ", name_, " (", std::strerror(failed), ")."));
-  }
-  signal(SIGPIPE, SIG_IGN);  // a child that is gone is reported by send()
+  close(ends[1]);
+  line_ = ends[0];
+  if (failed) close(line_);
+  require<Error>(!failed, "bench: cannot start ", name_, " (", std::strerror(failed), ").");
 }
 
 ChildProcess::~ChildProcess() {
-  close(in_);
-  close(out_);
+  close(line_);
   kill(pid_, SIGTERM);
   waitpid(pid_, nullptr, 0);
 }
@@ -122,7 +127,7 @@ ChildProcess::~ChildProcess() {
 void ChildProcess::send(const std::string& line) {
   const std::string text = line + "\n";
   for (std::size_t done = 0; done < text.size();) {
-    const ssize_t n = write(in_, text.data() + done, text.size() - done);
+    const ssize_t n = ::send(line_, text.data() + done, text.size() - done, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     require<Error>(n > 0, "bench: ", name_, " ended before it was told '", line, "'. Run it by hand to see why.");
     done += static_cast<std::size_t>(n);
@@ -138,36 +143,11 @@ std::string ChildProcess::receive() {
       return line;
     }
     char chunk[4096];
-    const ssize_t n = read(out_, chunk, sizeof chunk);
+    const ssize_t n = read(line_, chunk, sizeof chunk);
     if (n < 0 && errno == EINTR) continue;
     require<Error>(n > 0, "bench: ", name_, " ended without an answer. Run it by hand to see why.");
     buffer_.append(chunk, static_cast<std::size_t>(n));
   }
-}
-
-std::optional<std::string> output_of(const std::vector<std::string>& command, double seconds) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
-  const auto into_pipe = [&] {
-    return becomes_file(0, "/dev/null", O_RDONLY) && dup2(ends[1], 1) == 1 && becomes_file(2, "/dev/null", O_WRONLY);
-  };
-  int pid = -1, status = 0;
-  const int failed = start_program({command, {}, SIGKILL, into_pipe}, &pid);
-  close(ends[1]);
-  std::string out;
-  char bytes[4096];
-  ssize_t n = failed ? 0 : 1;
-  for (const auto begin = Clock::now(); n > 0;) {
-    pollfd pipe{ends[0], POLLIN, 0};
-    const int left = static_cast<int>(1e3 * (seconds - seconds_since(begin)));
-    n = left > 0 && poll(&pipe, 1, left) > 0 ? read(ends[0], bytes, sizeof bytes) : -1;
-    if (n > 0) out.append(bytes, static_cast<std::size_t>(n));
-  }
-  close(ends[0]);
-  if (failed) return std::nullopt;
-  if (n < 0) kill(pid, SIGKILL);
-  const bool ended = waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  return ended ? std::optional(out) : std::nullopt;
 }
 
 BackgroundProgram::BackgroundProgram(const std::vector<std::string>& command, const std::string& out_path,
@@ -204,6 +184,20 @@ int run_to_files(const std::vector<std::string>& command, const std::string& out
     if (!asked) asked = Clock::now(), kill(program.pid(), SIGTERM);
   }
   return *program.ended();
+}
+
+CommandResult result_of(const std::vector<std::string>& command, double seconds) try {
+  const MemoryFile out, err;
+  BackgroundProgram program(command, out.path(), err.path());
+  for (const auto begin = Clock::now(); !program.ended() && seconds_since(begin) < seconds;) usleep(5'000);
+  return {program.ended().value_or(CommandResult::kEndless), text_of_file(out.path()).value_or(""),
+          last_words(err.path()).text};
+} catch (const Error& e) {
+  return {CommandResult::kNotStarted, "", e.what()};
+}
+
+std::vector<std::string> over_ssh(const std::string& host, const std::string& line) {
+  return {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", host, line};
 }
 
 std::string last_line_of(const std::string& path) {

@@ -50,7 +50,7 @@ class ChildProcess {
 
  private:
   std::string name_;
-  int pid_ = -1, in_ = -1, out_ = -1;
+  int pid_ = -1, line_ = -1;  // line_ : a socket, its input and its output
   std::string buffer_;
 };
 
@@ -80,11 +80,18 @@ class BackgroundProgram {
 int run_to_files(const std::vector<std::string>& command, const std::string& out_path, const std::string& err_path,
                  const std::function<bool()>& watch, double patience_seconds = 30);
 
-/// Runs a command with the same cleaned environment. Returns what it printed; nothing if it could not be started,
-/// ended with another code than 0, or had to be killed after so many seconds.
-std::optional<std::string> output_of(const std::vector<std::string>& command, double seconds = 10);
+/// How a command ended.
+struct CommandResult {
+  int code = 0;              ///< its exit code; kNotStarted, or kEndless: it was killed, for it did not end
+  std::string out{}, why{};  ///< what it printed; the sentence that it failed with
+  static constexpr int kNotStarted = -1, kEndless = -2;
+};
+/// Runs a command with the same cleaned environment to its end, or kills it after so many seconds.
+CommandResult result_of(const std::vector<std::string>& command, double seconds);
 /// Whether a command succeeds, however long it takes.
-inline bool succeeds(const std::vector<std::string>& command) { return output_of(command, 1e6).has_value(); }
+inline bool succeeds(const std::vector<std::string>& command) { return result_of(command, 1e6).code == 0; }
+/// The command that runs this line of a shell on another machine, as mpirun would, and asks for nothing.
+std::vector<std::string> over_ssh(const std::string& host, const std::string& line);
 
 /// The last line of a file that is not empty; "": it has none, or cannot be read.
 std::string last_line_of(const std::string& path);

@@ -14,6 +14,7 @@
 #include "apps/launch/mpirun.h"
 #include "apps/programs.h"
 #include "apps/training/options.h"
+#include "apps/common/machine.h"
 #include "apps/common/terminal.h"
 #include "apps/common/text.h"
 #include "core/base/parse.h"
@@ -142,10 +143,7 @@ bool holds_checkpoint(const std::string& folder) {
 
 /// Whether ranks could be started there: mpirun would use ssh too.
 bool host_answers(const std::string& name) {
-  char here[256] = "";
-  ::gethostname(here, sizeof here - 1);
-  return name == "localhost" || name == here ||
-         succeeds({"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", name, "true"});
+  return name == "localhost" || name == host_name() || succeeds(over_ssh(name, "true"));
 }
 
 }  // namespace

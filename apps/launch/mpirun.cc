@@ -1,10 +1,8 @@
 #include "apps/launch/mpirun.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <regex>
 
-#include "apps/launch/child_process.h"
 #include "apps/launch/launch.h"
 #include "apps/main.h"
 #include "core/base/error.h"
@@ -56,13 +54,13 @@ std::vector<std::string> mpirun_candidates() {
 }
 
 Mpirun choose_mpirun(const std::vector<std::string>& candidates, const std::string& library,
-                     const std::function<std::optional<std::string>(const std::string& path)>& asked) {
+                     const std::function<CommandResult(const std::vector<std::string>& command)>& run) {
   const std::string wanted = "Open MPI " + library, major = wanted.substr(0, wanted.find('.') + 1);
   Mpirun first, same_major;
   for (const std::string& path : candidates) {
-    const std::optional<std::string> text = asked(path);
-    if (!text) continue;
-    const Mpirun found{path, name_in(*text)};
+    const CommandResult asked = run({path, "--version"});
+    if (asked.code != 0) continue;
+    const Mpirun found{path, name_in(asked.out)};
     if (library.empty() || found.name == wanted) return found;
     if (first.path.empty()) first = found;
     if (same_major.path.empty() && found.name.starts_with(major)) same_major = found;
@@ -74,9 +72,8 @@ Mpirun choose_mpirun(const std::vector<std::string>& candidates, const std::stri
 }
 
 Mpirun own_mpirun() {
-  return choose_mpirun(mpirun_candidates(), dist::mpi_library().version, [](const std::string& path) {
-    return output_of({path, "--version"});
-  });
+  return choose_mpirun(mpirun_candidates(), dist::mpi_library().version,
+                       [](const std::vector<std::string>& command) { return result_of(command, 10); });
 }
 
 std::optional<ForeignLauncher> foreign_launcher(const std::vector<std::string>& environment) {

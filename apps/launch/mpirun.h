@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/launch/child_process.h"
+
 namespace laconic {
 
 /// Names the programs that may start the ranks of this build: "mpirun" where PATH has one, then those that lie beside
@@ -20,9 +22,9 @@ struct Mpirun {
 /// Chooses by what each candidate answers to --version: the first of the library's own version, else the first Open MPI
 /// of its major version. A build without MPI takes the first that there is.
 ///   library  version of the Open MPI that this build is linked with, as "4.1.4"; empty: none
-///   asked    returns what `PATH --version` prints; nothing: it does not start
+///   run      runs `PATH --version`
 Mpirun choose_mpirun(const std::vector<std::string>& candidates, const std::string& library,
-                     const std::function<std::optional<std::string>(const std::string& path)>& asked);
+                     const std::function<CommandResult(const std::vector<std::string>& command)>& run);
 /// Chooses among those of this machine.
 Mpirun own_mpirun();
 

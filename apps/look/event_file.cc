@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "apps/common/machine.h"
 #include "core/base/error.h"
 
 namespace laconic {
@@ -76,10 +77,8 @@ EventFile::EventFile(const std::string& folder) {
   std::filesystem::create_directories(folder, failed);
   require<DataError>(!failed, folder, ": the folder could not be made: ", failed.message(),
                      ". Check the path of --tensorboard.");
-  char host[256] = "host";
-  ::gethostname(host, sizeof host - 1);
-  path_ =
-      concat(folder, "/events.out.tfevents.", static_cast<std::int64_t>(now_in_seconds()), ".", host, ".", ::getpid());
+  path_ = concat(folder, "/events.out.tfevents.", static_cast<std::int64_t>(now_in_seconds()), ".", host_name(), ".",
+                 ::getpid());
   for (int another = 1; std::filesystem::exists(path_); ++another) path_ += concat(".", another);  // of another seed
   file_.reset(std::fopen(path_.c_str(), "wbe"));
   require<DataError>(file_ != nullptr, path_, ": the file could not be opened: ", std::strerror(errno),
