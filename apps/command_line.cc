@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <set>
 
-#include "apps/common/terminal.h"
 #include "apps/common/text.h"
 
 namespace laconic {

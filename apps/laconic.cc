@@ -8,7 +8,6 @@
 #include "apps/launch/launch.h"
 #include "apps/main.h"
 #include "apps/programs.h"
-#include "apps/common/terminal.h"
 #include "apps/common/text.h"
 #include "apps/common/version.h"
 #include "core/base/error.h"

@@ -14,7 +14,7 @@
 #include "apps/compare/bound.h"
 #include "apps/compare/learning.h"
 #include "apps/compare/table.h"
-#include "apps/common/statistics.h"
+#include "apps/common/result_table.h"
 #include "apps/common/text.h"
 #include "core/base/error.h"
 #include "dist/trainer/layer_stopwatch.h"
@@ -529,7 +529,7 @@ dist::LayerTimes one_layer() {
 std::string plan(const std::string& algorithm, int chunks = 1, const std::string& travels = "plan") {
   std::string buckets;
   for (int c = 0; c < chunks; ++c)
-    buckets += std::string(c ? "," : "") + R"({"parameters":["fc.weight"],)" + (chunks > 1 ? R"("rows":[0,1],)" : "") +
+    buckets += std::string(c ? "," : "") + R"({"parameters":["fc.weight"],)" + (chunks > 1 ? concat("\"rows\":[", c, ",1],") : "") +
                R"("algorithm":")" + algorithm + R"(","pieces":1})";
   return R"({"plan":{"format":1,"buckets":[)" + buckets + "]},\"travels\":\"" + travels + "\"}";
 }

@@ -1,4 +1,4 @@
-#include "apps/bench/cost_fit.h"
+#include "apps/bench/allreduce.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,6 @@
 #include <map>
 
 #include "apps/launch/mpirun.h"
-#include "apps/launch/mpirun_notes.h"
 #include "core/base/error.h"
 #include "tests/error_of.h"
 #include "tests/temp_folder.h"

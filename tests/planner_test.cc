@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "apps/simulate/model_facts.h"
+#include "apps/bench/layers.h"
 #include "dist/predict/simulation.h"
 #include "tests/error_of.h"
 #include "tests/on_ranks.h"

@@ -1,4 +1,4 @@
-#include "apps/compare/result_table.h"
+#include "apps/common/result_table.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ Cells row(const std::string& name, double a, double b, const std::string& word) 
 
 TEST(ResultTable, ARowHasALineWhereItFits) {
   for (const int columns : {0, 200, 39}) {
-    ResultTable table(false, "", columns);
+    ResultTable table(false, std::nullopt, "", columns);
     table.add(row("all", 1.5, 1, "many"));
     table.add(row("RedSync", 27, 0.25, ""));
     EXPECT_EQ(table.text(),
@@ -26,7 +26,7 @@ TEST(ResultTable, ARowHasALineWhereItFits) {
 }
 
 TEST(ResultTable, FurtherColumnsStandBelowInANarrowTerminal) {
-  ResultTable table(false, "", 38);
+  ResultTable table(false, std::nullopt, "", 38);
   table.add(row("all", 1.5, 1, "many"));
   table.add(row("RedSync", 27, 0.25, ""));
   EXPECT_EQ(table.text(),
@@ -43,7 +43,7 @@ TEST(ResultTable, FurtherColumnsStandBelowInANarrowTerminal) {
 }
 
 TEST(ResultTable, BesideAWideFirstColumnOthersStandBelowIt) {
-  ResultTable table(false, "", 30);
+  ResultTable table(false, std::nullopt, "", 30);
   table.add(row("a name that is long", 1, 2, "few"));
   EXPECT_EQ(table.text(),
             "\n"
@@ -54,7 +54,7 @@ TEST(ResultTable, BesideAWideFirstColumnOthersStandBelowIt) {
 }
 
 TEST(ResultTable, MarkdownIsAsWideAsItIs) {
-  ResultTable table(true, "", 20);
+  ResultTable table(true, std::nullopt, "", 20);
   table.add(row("all", 1.5, 1, "many"));
   EXPECT_EQ(table.text(),
             "\n"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "apps/simulate/model_facts.h"
+#include "apps/bench/layers.h"
 #include "compress/slim.h"
 #include "dist/collective/reduce.h"
 #include "dist/predict/simulation.h"

@@ -159,9 +159,8 @@ Bench::Json bench_data(const Bench& bench, const std::string& data, std::int64_t
       row.emplace_back("encode, of the bandwidth", "", share_of_bandwidth(c, all[0], moved, 2 * bytes), "{:.2f}");
   };
   const std::string copy = all[0].name, of_copy = fmt::format("of {} (95 %)", copy);
-  ResultTable table(bench.markdown);
-  table.title(fmt::format("{}, {} values, GB/s of floats on {}", data, x.elements(),
-                          bench.on_gpu() ? to_string(device) : "one core"));
+  ResultTable table(bench.markdown, fmt::format("{}, {} values, GB/s of floats on {}", data, x.elements(),
+                                                bench.on_gpu() ? to_string(device) : "one core"));
   Cells first{
       {"codec", "", copy}, {"ratio", "", "1.00"}, {"encode", "", speed(all[0]), "{:.1f}"}, {of_copy, "", "1.00"}};
   add_share(first, all[0], 2 * bytes);

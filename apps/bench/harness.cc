@@ -4,14 +4,13 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "apps/common/tools.h"
 #include "apps/bench/cuda/device_clock.h"
 #include "apps/training/device_options.h"
+#include "core/base/atomic_file.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/base/processor.h"
-#include "core/base/atomic_file.h"
 #include "core/stream.h"
 #include "core/tensor.h"
 
@@ -154,13 +153,13 @@ std::optional<double> share_of_bandwidth(const Contender& c, const Contender& co
   return bytes / copied_bytes / ratio(c, copy).value;
 }
 
-std::unique_ptr<ChildProcess> start_peer(const std::vector<std::string>& command,
-                                         const ChildProcess::Environment& environment) {
-  auto process = std::make_unique<ChildProcess>(command, environment);
-  const auto ready = json_from(process->receive(), "the peer's answer");
+Peer::Peer(const std::vector<std::string>& command, const ChildProcess::Environment& environment)
+    : process_(command, environment) {
+  const auto ready = json_from(process_.receive(), "the peer's answer");
   require<DataError>(!ready.contains("error"), "bench: ", ready.value("error", ""), ".");
-  return process;
 }
+
+nlohmann::json Peer::ask(const std::string& command) { return json_from(process_.ask(command), "the peer's answer"); }
 
 ChildProcess::Environment thread_environment(int threads) {
   ChildProcess::Environment e{{"OMP_NUM_THREADS", std::to_string(threads)}};

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/launch/child_process.h"
-#include "apps/compare/result_table.h"
-#include "apps/common/tools.h"
+#include "apps/common/result_table.h"
 #include "apps/common/text.h"
+#include "apps/common/tools.h"
+#include "apps/launch/child_process.h"
 #include "core/device.h"
 #include "core/tensor.h"
 
@@ -101,10 +101,18 @@ void beside_a_copy(std::vector<Contender>& all, const Tensor& values);
 /// that a cache holds it (below 2^24 floats): memory has another bandwidth.
 std::optional<double> share_of_bandwidth(const Contender& c, const Contender& copy, double bytes, double copied_bytes);
 
-/// Starts a program that answers commands, and reads its first line: {"ready": true, ...}, or {"error": a sentence},
-/// which is thrown as DataError.
-std::unique_ptr<ChildProcess> start_peer(const std::vector<std::string>& command,
-                                         const ChildProcess::Environment& environment);
+/// A program that answers commands with JSON, as our Python scripts do.
+class Peer {
+ public:
+  /// Starts it, and reads its first line: {"ready": true, ...}, or {"error": a sentence}, which is thrown as DataError.
+  Peer(const std::vector<std::string>& command, const ChildProcess::Environment& environment);
+  nlohmann::json ask(const std::string& command);
+  /// Seconds of one of `n` runs.
+  double run(std::int64_t n) { return ask(fmt::format("run {}", n)).at("seconds").get<double>(); }
+
+ private:
+  ChildProcess process_;
+};
 /// For a program that computes on so many threads.
 ChildProcess::Environment thread_environment(int threads);
 /// PyTorch at its best: blocks of memory kept instead of given back, OpenBLAS on OpenMP where it is installed. Where we

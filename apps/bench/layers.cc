@@ -1,21 +1,22 @@
 #include "apps/bench/layers.h"
 
+#include <map>
 #include <span>
 
 #include "apps/bench/harness.h"
+#include "apps/common/machine.h"
 #include "apps/launch/child_process.h"
 #include "apps/training/device_options.h"
-#include "apps/common/machine.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
-#include "core/ops/losses.h"
 #include "core/base/parallel.h"
 #include "core/base/random.h"
-#include "core/stream.h"
+#include "core/ops/losses.h"
 #include "dist/plan/plan.h"
 #include "dist/trainer/layer_stopwatch.h"
 #include "layers/models/gpt.h"
+#include "layers/summary.h"
 #include "optim/optimizer.h"
 
 namespace laconic {
@@ -114,6 +115,29 @@ dist::LayerTimes measure_layers(const std::string& model_name, std::int64_t batc
     if (step >= kWarmUp) measured.push_back(watch.times());
   }
   return dist::medians(measured);
+}
+
+GhostModel::GhostModel(const std::string& name, int classes)
+    : model(make_model(name, {.classes = classes})), arena(model->parameters(), kGhost) {}
+
+dist::LayerTimes layer_times_at(double flop_per_second, const std::string& name, int classes, std::int64_t batch) {
+  const GhostModel ghost(name, classes);
+  const auto ms = [&](double flop) { return 1e3 * flop / flop_per_second; };
+  dist::LayerTimes times;
+  std::map<std::string, std::size_t> place;
+  for (const LayerSummary& layer : summarize(*ghost.model, ghost_batch(model_info(name).input, batch).x)) {
+    place[layer.name] = times.layers.size();
+    times.layers.push_back({layer.name, ms(layer.flop), ms(2 * layer.flop), {}});
+  }
+  for (const auto& p : ghost.arena.parameters()) {
+    const auto found = place.find(p->info.name.substr(0, p->info.name.rfind('.')));
+    require<Error>(found != place.end(), "simulate: parameter ", p->info.name, " belongs to no layer of ", name, ".");
+    dist::LayerTimes::Layer& layer = times.layers[found->second];
+    layer.parameters.push_back(
+        {p->info.name, p->info.elements, layer.backward_ms, ms(4 * static_cast<double>(p->info.elements)), 1});
+  }
+  for (const dist::LayerTimes::Layer& layer : times.layers) times.step_ms += layer.forward_ms + layer.backward_ms;
+  return times;
 }
 
 int bench_layers(const std::vector<std::string>& arguments) {

@@ -1,4 +1,4 @@
-#include "apps/bench/mpi_sums.h"
+#include "apps/bench/allreduce.h"
 
 #define OMPI_SKIP_MPICXX 1  // the old C++ interface does not pass -Wextra
 #include <mpi.h>

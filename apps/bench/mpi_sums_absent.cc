@@ -1,4 +1,4 @@
-#include "apps/bench/mpi_sums.h"
+#include "apps/bench/allreduce.h"
 #include "core/base/error.h"
 
 namespace laconic {

@@ -4,15 +4,14 @@
 
 #include "apps/bench/harness.h"
 #include "apps/common/machine.h"
-#include "apps/torch_ops_source.h"
+#include "apps/torch_calls_source.h"
 #include "core/base/clock.h"
-#include "core/base/json.h"
+#include "core/base/parallel.h"
+#include "core/base/random.h"
 #include "core/ops/functions.h"
 #include "core/ops/linear.h"
 #include "core/ops/reduce.h"
 #include "core/ops/reshape.h"
-#include "core/base/parallel.h"
-#include "core/base/random.h"
 
 namespace laconic {
 namespace {
@@ -82,7 +81,7 @@ std::string shape_text(const Shape& shape) { return fmt::format("{}", fmt::join(
 /// Times operations, in turns with PyTorch where it is there.
 class TimedOperations {
  public:
-  TimedOperations(ChildProcess* torch, int rounds) : torch_(torch), rounds_(rounds) {}
+  TimedOperations(Peer* torch, int rounds) : torch_(torch), rounds_(rounds) {}
 
   /// Adds a cell with what is to be seen: how many times as fast as the peer, or microseconds.
   ///   tape  so often the operation is applied to its own result before all goes backward; 0: once, and not recorded
@@ -109,9 +108,7 @@ class TimedOperations {
     })};
     if (torch_ != nullptr) {
       torch_->ask(fmt::format("set {} {} {} {}", tape, shape_text(shape), shape_text(y.shape()), op.expression));
-      all.push_back(contender("torch", [this](int runs) {
-        return json_from(torch_->ask(fmt::format("run {}", runs)), "the peer's answer").at("seconds").get<double>();
-      }));
+      all.push_back(contender("torch", [this](int runs) { return torch_->run(runs); }));
     }
     run_in_turns(all, rounds_, /*least_seconds=*/0);  // a turn is a block
     const auto us = [tape](const Contender& c) { return 1e3 * c.milliseconds() / std::max(1, tape); };
@@ -132,7 +129,7 @@ class TimedOperations {
     return {.name = name, .by_own_clock = in_blocks(std::move(seconds), /*turn_seconds=*/0.02, 1 << 20)};
   }
 
-  ChildProcess* const torch_;
+  Peer* const torch_;
   const int rounds_;
   ResultTable figures_{/*markdown=*/false};
 };
@@ -150,18 +147,19 @@ int bench_ops(const std::vector<std::string>& arguments) {
   if (const auto done = bench.parse(arguments)) return *done;
   set_kernel_threads(threads);
   const std::string python = bench.python();
-  std::unique_ptr<ChildProcess> torch;
+  std::optional<Peer> torch;
   if (!python.empty())
-    torch = start_peer({python, "-c", kTorchOpsSource, std::to_string(threads)}, torch_environment(threads));
+    torch.emplace(std::vector<std::string>{python, "-c", kTorchCallsSource, std::to_string(threads), "cpu"},
+                  torch_environment(threads));
   bench.say(machine());
 
-  TimedOperations operations(torch.get(), rounds);
+  TimedOperations operations(torch ? &*torch : nullptr, rounds);
   const char* const what = torch ? "times as fast as PyTorch (95 %)" : "us";
   const auto first_cell = [&](const TimedOperation& op) {
     return Cells{{"operation", "", bench.markdown ? name_of(op) : fmt::format("{:<30}", name_of(op))}};
   };
-  ResultTable table(bench.markdown);
-  table.title(fmt::format("forward, by the number of elements, {}: {}", bench.computed_by(threads), what));
+  ResultTable table(bench.markdown,
+                    fmt::format("forward, by the number of elements, {}: {}", bench.computed_by(threads), what));
   for (const TimedOperation& op : kLarge) {
     Cells cells = first_cell(op);
     for (const int power : powers) {
@@ -171,8 +169,9 @@ int bench_ops(const std::vector<std::string>& arguments) {
     table.add(std::move(cells));
     bench.show(table);
   }
-  ResultTable recorded(bench.markdown);
-  recorded.title(fmt::format("forward and backward, recorded, one operation among {}, 16 elements: {}", kTape, what));
+  ResultTable recorded(
+      bench.markdown,
+      fmt::format("forward and backward, recorded, one operation among {}, 16 elements: {}", kTape, what));
   for (const TimedOperation& op : kSmall) {
     Cells cells = first_cell(op);
     operations.measure(op, {4, 4}, kTape, "2^4", cells);

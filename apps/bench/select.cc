@@ -4,23 +4,21 @@
 #include <cmath>
 #include <fstream>
 
-#include "apps/bench/cost_fit.h"
 #include "apps/bench/published_selectors.h"
 #ifdef LACONIC_CUB
 #include "apps/bench/cuda/cub_top_k.h"
 #endif
 #include "apps/common/machine.h"
-#include "apps/torch_topk_source.h"
 #include "apps/common/values.h"
+#include "apps/torch_calls_source.h"
 #include "compress/select/selector.h"
+#include "core/base/atomic_file.h"
 #include "core/base/error.h"
-#include "core/base/json.h"
 #include "core/base/parallel.h"
 #include "core/base/parse.h"
-#include "core/base/atomic_file.h"
 #include "core/stream.h"
-#include "dist/plan/choice.h"
 #include "dist/collective/ring_allreduce.h"
+#include "dist/plan/choice.h"
 #include "dist/transport/link.h"
 
 namespace laconic {
@@ -139,19 +137,16 @@ class Selections {
     const std::string file = folder.path() + "/values";
     std::ofstream(file, std::ios::binary)
         .write(reinterpret_cast<const char*>(host_.data<float>()), static_cast<std::streamsize>(host_.bytes()));
-    torch_ = start_peer({bench_.with_torch, "-c", kTorchTopkSource, std::to_string(threads_), to_string(bench_.device)},
-                        torch_environment(threads_));
-    torch_->ask("load " + file);
-    all_.push_back({.name = "torch.topk", .most_rounds = 5, .by_own_clock = [this] {  // without the pipe between us
-                      return json_from(torch_->ask(fmt::format("run {}", k_)), "the peer's answer")
-                          .at("seconds")
-                          .get<double>();
-                    }});
+    torch_.emplace(std::vector<std::string>{bench_.with_torch, "-c", kTorchCallsSource, std::to_string(threads_),
+                                            to_string(bench_.device)},
+                   torch_environment(threads_));
+    torch_->ask(fmt::format("load {} {}", k_, file));
+    all_.push_back({.name = "torch.topk", .most_rounds = 5, .by_own_clock = [this] { return torch_->run(1); }});
   }
 
   Bench::Json shown() {
-    ResultTable table(bench_.markdown);
-    table.title(fmt::format("{}, {} elements, top {}, {}", data_, n_, k_, bench_.computed_by(threads_)));
+    ResultTable table(bench_.markdown,
+                      fmt::format("{}, {} elements, top {}, {}", data_, n_, k_, bench_.computed_by(threads_)));
     const std::string passes = on_gpu_ ? "copies (95 %)" : "read passes (95 %)";
     for (std::size_t i = 0; i < all_.size(); ++i) {
       const Contender& c = all_[i];
@@ -172,8 +167,8 @@ class Selections {
                        {"k", k_},             {"threads", threads_}, {"results", table.objects()}};
     if (!on_gpu_) {
       const dist::LinkSpec link = dist::LinkSpec::parse(bench_.link, "--link");
-      const LinkModel model{.alpha = 1e-9 * static_cast<double>(link.latency.count()),
-                            .beta = 8.0 / static_cast<double>(link.bits_per_second)};
+      const dist::LinkModel model{.alpha = 1e-9 * static_cast<double>(link.latency.count()),
+                                  .beta = 8.0 / static_cast<double>(link.bits_per_second)};
       const double dense = 1e3 * model.seconds(dist::ring_allreduce_cost(bench_.workers, 4.0 * static_cast<double>(n_)));
       result["dense_ring_ms"] = dense;
       table.add({{"method", "", fmt::format("dense ring, {} ranks, {} (computed)", bench_.workers, link.to_string())},
@@ -194,7 +189,7 @@ class Selections {
   const compress::ResidualStats stats_;
   std::vector<Contender> all_;
   std::vector<std::unique_ptr<Way>> ways_;
-  std::unique_ptr<ChildProcess> torch_;
+  std::optional<Peer> torch_;
 #ifdef LACONIC_CUB
   const std::uint32_t* cubs_ = nullptr;
 #endif

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "apps/bench/published_selectors.h"
@@ -37,8 +36,7 @@ std::vector<std::uint32_t> indices_of(std::size_t k, std::int64_t n, bool cluste
 /// Shows all of them beside the first, and returns the part's object.
 Bench::Json result(const SelectBench& bench, std::int64_t n, const char* what, const std::string& title,
                    const std::string& unit, const std::vector<Contender>& all) {
-  ResultTable table(bench.markdown);
-  table.title(fmt::format("{} elements, {} to send", n, bench.count(n)));
+  ResultTable table(bench.markdown, fmt::format("{} elements, {} to send", n, bench.count(n)));
   for (const Contender& c : all)
     table.add({{title, "name", c.name},
                {"ms", "ms", c.milliseconds(), "{:.3f}"},
@@ -144,8 +142,7 @@ Bench::Json bench_scatter(const SelectBench& bench, std::int64_t n) {
 
 Bench::Json bench_codings(const SelectBench& bench, std::int64_t elements) {
   const auto n = static_cast<std::size_t>(elements);
-  ResultTable table(bench.markdown);
-  table.title(fmt::format("{} of {} indices", bench.count(elements), elements));
+  ResultTable table(bench.markdown, fmt::format("{} of {} indices", bench.count(elements), elements));
   for (const bool clustered : {false, true})
     for (const auto& [coding, name] :
          {std::pair{IndexCoding::raw, "raw"}, {IndexCoding::packed, "packed"}, {IndexCoding::rice, "rice"}}) {

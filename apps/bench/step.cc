@@ -7,13 +7,12 @@
 
 #include "apps/bench/harness.h"
 #include "apps/bench/layers.h"
-#include "apps/training/device_options.h"
 #include "apps/common/machine.h"
 #include "apps/torch_peer_source.h"
+#include "apps/training/device_options.h"
 #include "core/base/clock.h"
-#include "core/base/json.h"
-#include "core/ops/losses.h"
 #include "core/base/parallel.h"
+#include "core/ops/losses.h"
 #include "core/precision.h"
 #include "core/raw.h"
 #include "core/stream.h"
@@ -28,12 +27,12 @@ namespace {
 /// One program under test, ours or the peer's.
 struct Program {
   std::string label;  ///< "laconic", or the peer's form: contiguous, channels_last, compiled
-  std::unique_ptr<ChildProcess> process;
+  std::unique_ptr<Peer> process;
   double memory_bytes = 0, activation_bytes = 0;  ///< when it ran last; the process's, or the GPU's
 
   /// Seconds of each of so many steps.
   double run(int steps) {
-    const auto answer = json_from(process->ask(fmt::format("run {}", steps)), "the peer's answer");
+    const auto answer = process->ask(fmt::format("run {}", steps));
     memory_bytes = answer.at("memory_bytes").get<double>();
     activation_bytes = answer.value("activation_bytes", 0.0);
     return answer.at("seconds").get<double>() / steps;
@@ -54,7 +53,8 @@ std::vector<Program> start(const Case& c, const Bench& bench, const std::string&
     command.insert(command.end(),
                    {c.model.name, std::to_string(c.batch), std::to_string(c.threads), bench.device_name, c.precision});
     if (is_peer) command.push_back(label);
-    all.push_back({label, start_peer(command, is_peer ? torch_environment(c.threads) : thread_environment(c.threads))});
+    all.push_back({label, std::make_unique<Peer>(
+                              command, is_peer ? torch_environment(c.threads) : thread_environment(c.threads))});
   };
   add("laconic", {self, "bench", "step-child"}, false);
   if (python.empty()) return all;
@@ -83,8 +83,8 @@ Bench::Json measure(const Case& c, const Bench& bench, const std::string& python
   for (std::size_t i = 0; i < all.size(); ++i) order.push_back(i);
   std::sort(order.begin() + 1, order.end(), [&](auto a, auto b) { return rate(a) > rate(b); });
 
-  ResultTable of_programs(false);
-  of_programs.title(fmt::format("{}, batch {}, {}", c.model.name, c.batch, bench.computed_by(c.threads, c.precision)));
+  ResultTable of_programs(
+      false, fmt::format("{}, batch {}, {}", c.model.name, c.batch, bench.computed_by(c.threads, c.precision)));
   for (const std::size_t i : order) {
     Cells row{{"program", i == 0 ? "" : "name", i == 0 ? "laconic" : "PyTorch " + all[i].name},
               {unit, "rate", rate(i), "{:.0f}"},

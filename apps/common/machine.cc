@@ -17,14 +17,21 @@
 
 namespace laconic {
 
+std::string field_of(const std::string& path, const std::string& name) {
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(name)) continue;
+    const auto colon = line.find_first_not_of(" \t", name.size());
+    if (colon == line.npos || line[colon] != ':') continue;
+    const auto value = line.find_first_not_of(" \t", colon + 1);
+    return value == line.npos ? "" : line.substr(value);
+  }
+  return "";
+}
+
 std::string machine(Device device) {
-  std::ifstream in("/proc/cpuinfo");
-  std::string line, cpu = "unknown processor";
-  while (std::getline(in, line))
-    if (line.rfind("model name", 0) == 0) {
-      cpu = line.substr(line.find(':') + 2);
-      break;
-    }
+  std::string cpu = field_of("/proc/cpuinfo", "model name");
+  if (cpu.empty()) cpu = "unknown processor";
   if (device.kind == Device::Kind::cuda) cpu = cuda_device_name(device.index) + "; " + cpu;
   const Cores cores = cores_of_process();
   const std::string fewer = cores.usable() < cores.online ? fmt::format("{} of ", cores.usable()) : "";

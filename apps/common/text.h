@@ -1,8 +1,13 @@
 #pragma once
+#include <unistd.h>
+
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "core/base/clock.h"
 
 namespace laconic {
 
@@ -45,11 +50,49 @@ std::string with_seed(const std::string& name, std::uint64_t seed);
 /// "TITLE=FILE" in two, or no title and the file. Either may have a '=' where the file is there.
 std::pair<std::string, std::string> title_and_file(const std::string& argument);
 
+/// "label: --options" in two: the label, and the rest; without a label the text is both. A label does not begin with a
+/// dash, and a blank or a dash follows its colon.
+std::pair<std::string, std::string> labelled(const std::string& text);
+
 /// The word as one types it in a shell: in quotes if it needs them.
 std::string shell_word(const std::string& word);
 std::string shell_line(const std::vector<std::string>& words);
 /// The words of a text as a shell would split it: at blanks, with '...', "..." and \ keeping them together.
 /// Throws UsageError in the name of `where` if a quote is not closed.
 std::vector<std::string> shell_words(const std::string& text, const std::string& where);
+
+/// Columns of the terminal that a stream is, standard output or standard error; 0 if it is none, or a dumb one. Under
+/// mpirun standard output is a terminal of mpirun's own. LACONIC_COLUMNS, which `laconic launch` sets, then says
+/// whether the output ends in a terminal; without it the answer is 0. The width is that of the terminal where all was
+/// started, or LACONIC_COLUMNS elsewhere.
+int terminal_columns(int stream = STDOUT_FILENO);
+
+/// No line of --help is longer: 100, or the columns of a narrower terminal, but at least 60.
+std::size_t help_columns();
+
+/// Returns the text with its lines broken at blanks where the terminal is narrower; as it is where there is none.
+std::string for_terminal(const std::string& text);
+
+/// Says on stderr what a tool is doing, a line at a time. A terminal has it redrawn; elsewhere it is said at most
+/// every 20 s.
+class StatusLine {
+ public:
+  explicit StatusLine(bool quiet) : quiet_(quiet), columns_(terminal_columns(STDERR_FILENO)) {}
+  ~StatusLine() { clear(); }
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+
+  /// Says what goes on now.
+  void show(const std::string& text);
+  /// Says what has come to its end, in a line that stays.
+  void line(const std::string& text);
+  void clear();
+
+ private:
+  bool quiet_;
+  int columns_;
+  std::string shown_;  // the line that is redrawn
+  Clock::time_point said_ = Clock::now();
+};
 
 }  // namespace laconic

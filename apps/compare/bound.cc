@@ -29,46 +29,28 @@ dist::LayerTimes scaled(dist::LayerTimes times, int micro_batches, double comput
   return times;
 }
 
-/// The part of a plan that a schedule needs, read from what --dry-run --json prints, and the parameters that it names.
-struct DescribedPlan {
-  DescribedPlan(const nlohmann::json& json, const dist::LayerTimes& times) {
-    std::map<std::string, std::int64_t> elements;
-    for (const auto& l : times.layers)
-      for (const auto& p : l.parameters) elements[p.name] = p.elements;
-    plan.codec = json.value("codec", "none");
-    for (const auto& described : json.at("buckets")) {
-      const auto names = described.at("parameters").get<std::vector<std::string>>();
-      dist::Bucket b{.first = static_cast<int>(parameters.size()), .count = static_cast<int>(names.size())};
-      b.allreduce = described.at("algorithm").get<std::string>(), b.pieces = described.value("pieces", 1);
-      b.name = names.size() > 1 ? names.front() + ".." + names.back() : names.at(0);
-      if (described.contains("rows")) b.rows = {0, 1};
-      dist::Bucket* const before = plan.buckets.empty() ? nullptr : &plan.buckets.back();
-      if (b.chunk() && before != nullptr && before->chunk() && before->name == b.name) {
-        b.first = before->first, b.rows.first = before->rows.first + 1;  // it is another chunk of this weight
-      } else {
-        for (const std::string& name : names) {
-          require<DataError>(elements.contains(name), "bound: the plan has a parameter ", name, " that no layer has");
-          b.elements += elements[name];
-          parameters.push_back(std::make_shared<Parameter>(Shape{elements[name]}, Role::linear, kGhost));
-          parameters.back()->info.name = name;
-        }
-      }
-      plan.buckets.push_back(std::move(b));
+/// The parameters that a plan, as --dry-run --json prints it, names, one behind the other. None has memory.
+std::vector<std::shared_ptr<Parameter>> parameters_of(const nlohmann::json& plan, const dist::LayerTimes& times) {
+  std::map<std::string, std::int64_t> elements, rows;
+  for (const auto& l : times.layers)
+    for (const auto& p : l.parameters) elements[p.name] = p.elements;
+  std::vector<std::string> names;
+  for (const auto& bucket : plan.at("buckets"))
+    for (const auto& name : bucket.at("parameters").get<std::vector<std::string>>()) {
+      require<DataError>(elements.contains(name), "bound: the plan has a parameter ", name, " that no layer has");
+      if (names.empty() || names.back() != name) names.push_back(name);
+      if (bucket.contains("rows")) rows[name] += bucket["rows"].at(1).get<std::int64_t>();
     }
-    // A weight's chunks share its elements.
-    for (std::size_t i = plan.buckets.size(), chunks = 0; i-- > 0;) {
-      dist::Bucket& b = plan.buckets[i];
-      chunks = std::max(chunks, static_cast<std::size_t>(b.rows.first + b.rows.count));
-      if (!b.chunk()) continue;
-      const std::int64_t all = elements[b.name], n = static_cast<std::int64_t>(chunks);
-      b.elements = all * (b.rows.first + 1) / n - all * b.rows.first / n;
-      if (b.rows.first == 0) chunks = 0;
-    }
+  std::vector<std::shared_ptr<Parameter>> all;
+  std::int64_t offset = 0;
+  for (const std::string& name : names) {
+    const std::int64_t n = elements[name], r = rows.contains(name) ? std::max<std::int64_t>(1, rows[name]) : n;
+    ParameterInfo& info = all.emplace_back(std::make_shared<Parameter>(Shape{r, n / r}, Role::linear, kGhost))->info;
+    info.name = name, info.offset = offset;
+    offset += n;
   }
-
-  dist::Plan plan;
-  std::vector<std::shared_ptr<Parameter>> parameters;
-};
+  return all;
+}
 
 }  // namespace
 
@@ -89,20 +71,25 @@ std::optional<dist::Replay> bound_of(const dist::LayerTimes& times, const std::s
   const nlohmann::json json = json_from(plan, "a plan");
   const std::string what = json.value("travels", "plan");
   if (what != "plan" && what != "nothing") return std::nullopt;
-  const DescribedPlan described(json.contains("plan") ? json["plan"] : json, times);
+  const nlohmann::json& described = json.contains("plan") ? json["plan"] : json;
   const int workers = what == "plan" ? e.workers : 1;
-  for (const dist::Bucket& b : described.plan.buckets)
-    if (workers > 1 && (!dist::find_allreduce(b.allreduce) || !dist::allreduce_cost(b.allreduce, workers, 4)))
+  for (const auto& bucket : described.at("buckets"))
+    if (const auto by = bucket.at("algorithm").get<std::string>();
+        !dist::find_allreduce(by) || (workers > 1 && !dist::allreduce_cost(by, workers, 4)))
       return std::nullopt;
+  const auto parameters = parameters_of(described, times);
+  dist::Plan way = dist::Plan::from_json(plan, parameters, "bound");
+  way.sync.clear();
+  for (dist::Bucket& bucket : way.buckets) bucket.choice = {};  // all of each gradient travels
   const dist::PredictionFacts facts{
-      .parameters = described.parameters,
+      .parameters = parameters,
       .times = scaled(times, e.accumulate, compute_seconds),
       .group = {.workers = workers,
                 .bytes_per_second = static_cast<double>(e.link->bits_per_second) / 8,
                 .latency_seconds = std::chrono::duration<double>(e.link->latency).count()},
       .overlap = e.overlap,
       .bound = true};
-  return dist::Predictor(facts).schedule(described.plan).replay;
+  return dist::Predictor(facts).schedule(way).replay;
 } catch (const nlohmann::json::exception& wrong) {
   throw DataError(concat("bound: the plan cannot be read (", wrong.what(), ")"));
 }

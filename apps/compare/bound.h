@@ -2,7 +2,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "dist/predict/layer_times.h"
 #include "dist/predict/replay.h"

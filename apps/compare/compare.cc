@@ -22,7 +22,6 @@
 #include "apps/main.h"
 #include "apps/training/options.h"
 #include "apps/look/report/report.h"
-#include "apps/common/terminal.h"
 #include "apps/common/text.h"
 #include "core/base/atomic_file.h"
 #include "core/base/error.h"

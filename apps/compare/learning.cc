@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -10,7 +9,7 @@
 #include <span>
 #include <utility>
 
-#include "apps/compare/result_table.h"
+#include "apps/common/result_table.h"
 #include "apps/common/text.h"
 
 namespace laconic {
@@ -140,7 +139,7 @@ std::string behind_text(const Learning& all, const LearningRow& row) {
 }
 
 ResultTable learning_table(const Learning& all, bool markdown) {
-  ResultTable table(markdown, "–");
+  ResultTable table(markdown, std::nullopt, "–");
   for (const LearningRow& row : all.rows) {
     const bool is_first = &row == &all.rows[0];
     Cells cells{{"set", "label", row.label}, {"", "options", row.options}, {"", "runs", row.runs}};
@@ -259,10 +258,7 @@ Learning put_together(const std::vector<std::vector<Trial>>& learned, const std:
 }
 
 std::string learning_text(const TableHead& head, const Learning& learning, bool markdown) {
-  std::string errors;
-  for (const LearningRow& row : learning.rows)
-    if (!row.error.empty()) errors += fmt::format("{} failed: {}\n", row.label, row.error);
-  return around(head, learning_table(learning, markdown), errors, learning_notes(learning), markdown);
+  return around(head, learning_table(learning, markdown), learning_notes(learning), markdown);
 }
 
 std::string learning_json(const TableHead& head, const Learning& learning) {

@@ -9,7 +9,6 @@
 #include "apps/compare/compare.h"
 #include "apps/training/options.h"
 #include "apps/training/presets.h"
-#include "apps/common/terminal.h"
 #include "apps/common/text.h"
 #include "apps/launch/child_process.h"
 #include "core/base/error.h"
@@ -46,11 +45,8 @@ std::vector<std::string> with_presets(const std::vector<std::string>& words) {
 
 /// "label: --options", where the part before the colon has no option in it.
 OptionSet option_set(const std::string& text) {
-  const auto colon = text.find(':');
-  const bool labelled =
-      colon != std::string::npos && colon > 0 && text[0] != '-' && (colon + 1 == text.size() || text[colon + 1] == ' ');
-  OptionSet set{labelled ? text.substr(0, colon) : text,
-                with_presets(shell_words(labelled ? text.substr(colon + 1) : text, "--vs"))};
+  const auto [label, options] = labelled(text);
+  OptionSet set{label, with_presets(shell_words(options, "--vs"))};
   if (set.label.find_first_not_of(' ') == std::string::npos) set.label = "as is";
   require<UsageError>(set.words.empty() || set.words[0].rfind('-', 0) == 0, "'", set.words.empty() ? "" : set.words[0],
                       "' belongs to no option (--vs ", shell_word(text),

@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/compare/result_table.h"
-#include "apps/common/statistics.h"
+#include "apps/common/result_table.h"
 #include "apps/look/log_file.h"
 
 namespace laconic {
@@ -90,9 +89,8 @@ struct TableHead {
 };
 /// The table with what stands around it.   markdown : for documents
 std::string table_text(const TableHead& head, const std::vector<Row>& rows, bool markdown = false);
-/// A table between head, errors and notes.
-std::string around(const TableHead& head, ResultTable table, const std::string& errors, const std::string& notes,
-                   bool markdown);
+/// A table of sets between head, errors and notes.
+std::string around(const TableHead& head, ResultTable table, const std::string& notes, bool markdown);
 /// One object, one line.
 std::string table_json(const TableHead& head, const std::vector<Row>& rows);
 

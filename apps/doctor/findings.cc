@@ -27,19 +27,6 @@ std::string line_of(const std::string& path) {
   return line;
 }
 
-/// What stands behind the colon of the first line "NAME  : VALUE".
-std::string field_of(const std::string& path, const std::string& name) {
-  std::ifstream in(path);
-  for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with(name)) continue;
-    const auto colon = line.find_first_not_of(" \t", name.size());
-    if (colon == line.npos || line[colon] != ':') continue;
-    const auto value = line.find_first_not_of(" \t", colon + 1);
-    return value == line.npos ? "" : line.substr(value);
-  }
-  return "";
-}
-
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code not_there;
@@ -56,16 +43,13 @@ class Examination {
 
   void build() {
     good("build", here_.version.substr(0, here_.version.find('\n')));
-    if (here_.sanitized)
-      add(Verdict::slow, "build", "a sanitizer checks every access", "meson configure BUILD -Db_sanitize=none");
-    if (!here_.optimised)
-      add(Verdict::slow, "build", "not built as a release", "meson configure BUILD --buildtype=release");
+    if (here_.sanitized) slow("build", "a sanitizer checks every access", "meson configure BUILD -Db_sanitize=none");
+    if (!here_.optimised) slow("build", "not built as a release", "meson configure BUILD --buildtype=release");
     if (here_.onednn_openmp)
       good("oneDNN", here_.onednn + ", on OpenMP's threads");
     else
-      add(Verdict::slow, "oneDNN",
-          here_.onednn + " does not compute on OpenMP's threads, so --threads is nothing to it",
-          "take Debian's libdnnl-dev, or build oneDNN with DNNL_CPU_RUNTIME=OMP");
+      slow("oneDNN", here_.onednn + " does not compute on OpenMP's threads, so --threads is nothing to it",
+           "take Debian's libdnnl-dev, or build oneDNN with DNNL_CPU_RUNTIME=OMP");
   }
 
   void libraries() {
@@ -74,8 +58,8 @@ class Examination {
       if (!lacks(name)) there.push_back(name);
     if (!there.empty()) good("libraries", join(there, ", "));
     if (lacks("libjpeg-turbo"))
-      add(Verdict::slow, "libraries", "no libjpeg-turbo: stb_image decodes photographs, which is slower",
-          "apt-get install libjpeg62-turbo-dev, and build again");
+      slow("libraries", "no libjpeg-turbo: stb_image decodes photographs, which is slower",
+           "apt-get install libjpeg62-turbo-dev, and build again");
   }
 
   void processor() {
@@ -94,22 +78,22 @@ class Examination {
     const Cores mine = cores_of_process(here_.root);
     const int cores = static_cast<int>(mine.allowed.size());
     if (cores < mine.online)
-      add(Verdict::slow, "cores", fmt::format("{} of {} may be used", cores, mine.online),
-          "whoever started this chose them: taskset, mpirun's binding, docker --cpuset-cpus, Slurm --cpus-per-task");
+      slow("cores", fmt::format("{} of {} may be used", cores, mine.online),
+           "whoever started this chose them: taskset, mpirun's binding, docker --cpuset-cpus, Slurm --cpus-per-task");
     else
       good("cores", fmt::format("{}, all may be used", cores));
     if (mine.quota > 0 && mine.quota < cores)
-      add(Verdict::slow, "cores",
-          fmt::format("a control group leaves the time of {:.3g} of {} cores: workers share {}", mine.quota, cores,
-                      plural(mine.usable(), "thread")),
-          "give it more (docker --cpus)");
+      slow("cores",
+           fmt::format("a control group leaves the time of {:.3g} of {} cores: workers share {}", mine.quota, cores,
+                       plural(mine.usable(), "thread")),
+           "give it more (docker --cpus)");
     double load = 0;
     std::ifstream(here_.root + "/proc/loadavg") >> load;
     if (load > 0.5 * cores)
-      add(Verdict::slow, "cores",
-          fmt::format("other programs take them: {:.3g} threads wanted {} in the last minute", load,
-                      plural(cores, "core")),
-          "let them end first; `top` shows them");
+      slow("cores",
+           fmt::format("other programs take them: {:.3g} threads wanted {} in the last minute", load,
+                       plural(cores, "core")),
+           "let them end first; `top` shows them");
     governor();
     threads(cores);
   }
@@ -124,9 +108,9 @@ class Examination {
     const char* const mend = "mount -o remount,size=1g /dev/shm, or docker run --shm-size=1g";
     const std::string size = human_bytes(static_cast<double>(bytes)) + " free";
     if (bytes == 0)
-      add(Verdict::broken, "/dev/shm", "not there, or full: processes cannot talk through shared memory", mend);
+      broken("/dev/shm", "not there, or full: processes cannot talk through shared memory", mend);
     else if (bytes < 100'000'000)
-      add(Verdict::missing, "/dev/shm", size + ": many processes will not find room in it", mend);
+      missing("/dev/shm", size + ": many processes will not find room in it", mend);
     else
       good("/dev/shm", size);
   }
@@ -160,43 +144,41 @@ class Examination {
       if (!here_.nccl.empty())
         good("NCCL", here_.nccl);
       else
-        add(Verdict::missing, "NCCL", "not found: there is no --allreduce nccl", "apt-get install libnccl2");
+        missing("NCCL", "not found: there is no --allreduce nccl", "apt-get install libnccl2");
     } else if (count == 0 && driver.empty()) {
       good("GPUs", "none of NVIDIA's");
     } else if (driver.empty()) {
-      add(Verdict::missing, "GPUs", said + " of NVIDIA without its driver", "apt-get install nvidia-driver");
+      missing("GPUs", said + " of NVIDIA without its driver", "apt-get install nvidia-driver");
     } else if (!here_.cuda_built) {
-      add(Verdict::missing, "GPUs", said + " with driver " + driver + ", and this build has no CUDA",
-          "install nvcc, cuDNN and NCCL, and build again (docs/cuda.md)");
+      missing("GPUs", said + " with driver " + driver + ", and this build has no CUDA",
+              "install nvcc, cuDNN and NCCL, and build again (docs/cuda.md)");
     } else {
-      add(Verdict::broken, "GPUs", said + " with driver " + driver + ", which cannot be used: " + here_.why_no_gpu,
-          "see whether nvidia-smi runs, and docs/cuda.md");
+      broken("GPUs", said + " with driver " + driver + ", which cannot be used: " + here_.why_no_gpu,
+             "see whether nvidia-smi runs, and docs/cuda.md");
     }
   }
 
   void processes(const std::vector<std::string>& hosts, bool under_mpirun) {
     if (lacks("Open MPI")) {
-      add(Verdict::missing, "Open MPI", "not in this build: it trains with threads of one process alone",
-          "apt-get install libopenmpi-dev openmpi-bin, and build again");
+      missing("Open MPI", "not in this build: it trains with threads of one process alone",
+              "apt-get install libopenmpi-dev openmpi-bin, and build again");
       return;
     }
     const Mpirun mpirun = choose_mpirun(here_.mpiruns, here_.mpi, here_.run);
     if (mpirun.path.empty()) {
-      add(Verdict::missing, "Open MPI", "there is no mpirun, so no laconic launch", "apt-get install openmpi-bin");
+      missing("Open MPI", "there is no mpirun, so no laconic launch", "apt-get install openmpi-bin");
       return;
     }
     if (!mpirun.why.empty()) {
-      add(Verdict::broken, "Open MPI", mpirun.why,
-          "put the mpirun of that first in PATH, or apt-get install openmpi-bin");
+      broken("Open MPI", mpirun.why, "put the mpirun of that first in PATH, or apt-get install openmpi-bin");
       return;
     }
     const bool refuses_root = here_.root_user && here_.environment("OMPI_ALLOW_RUN_AS_ROOT").empty();
     good("Open MPI", mpirun.name + (mpirun.path == "mpirun" ? "" : ", " + mpirun.path) +
                          (refuses_root ? "; it refuses root, whom laconic launch lets in" : ""));
     if (!here_.single_copy)
-      add(Verdict::slow, "Open MPI",
-          "the kernel refuses process_vm_readv: ranks on this machine copy each message twice",
-          "in a container: docker run --cap-add SYS_PTRACE; elsewhere see kernel.yama.ptrace_scope");
+      slow("Open MPI", "the kernel refuses process_vm_readv: ranks on this machine copy each message twice",
+           "in a container: docker run --cap-add SYS_PTRACE; elsewhere see kernel.yama.ptrace_scope");
     if (under_mpirun) return;
     bool all_answer = true;
     for (const std::string& host : hosts) all_answer &= reaches(host);
@@ -217,6 +199,15 @@ class Examination {
     all_.push_back({verdict, topic, found, mend});
   }
   void good(const std::string& topic, const std::string& found) { add(Verdict::good, topic, found); }
+  void slow(const std::string& topic, const std::string& found, const std::string& mend) {
+    add(Verdict::slow, topic, found, mend);
+  }
+  void missing(const std::string& topic, const std::string& found, const std::string& mend) {
+    add(Verdict::missing, topic, found, mend);
+  }
+  void broken(const std::string& topic, const std::string& found, const std::string& mend) {
+    add(Verdict::broken, topic, found, mend);
+  }
   bool lacks(const std::string& name) const { return std::ranges::find(here_.without, name) != here_.without.end(); }
 
   void governor() {
@@ -226,11 +217,11 @@ class Examination {
     // To these drivers the word means: as much as is needed. Another file tells what they prefer.
     const bool chooses = driver == "intel_pstate" || driver == "amd-pstate-epp";
     if (chooses && line_of(folder + "energy_performance_preference") == "power")
-      add(Verdict::slow, "cores", "the processor prefers to save power",
-          "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/energy_performance_preference");
+      slow("cores", "the processor prefers to save power",
+           "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/energy_performance_preference");
     else if (is == "powersave" && !chooses)
-      add(Verdict::slow, "cores", "the governor is powersave: the clock stays at its lowest",
-          "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
+      slow("cores", "the governor is powersave: the clock stays at its lowest",
+           "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
     else
       good("cores", "governor " + is);
   }
@@ -240,35 +231,33 @@ class Examination {
     std::string wait = here_.environment("OMP_WAIT_POLICY");
     for (char& c : wait) c = static_cast<char>(std::tolower(c));
     if (wait == "active")
-      add(Verdict::slow, "threads",
-          "OMP_WAIT_POLICY=active is set: threads that wait take cores from those that compute",
-          "unset OMP_WAIT_POLICY");
+      slow("threads", "OMP_WAIT_POLICY=active is set: threads that wait take cores from those that compute",
+           "unset OMP_WAIT_POLICY");
     std::string bound = here_.environment("OMP_PROC_BIND");
     for (char& c : bound) c = static_cast<char>(std::tolower(c));
     for (const char* name : {"OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "OMP_PLACES", "KMP_AFFINITY"})
       if (const std::string value = here_.environment(name); !value.empty() && bound != "false")
-        add(Verdict::slow, "threads",
-            fmt::format("{}={} is set: workers that are threads may all be bound to one core", name, value),
-            fmt::format("unset {}", name));
+        slow("threads", fmt::format("{}={} is set: workers that are threads may all be bound to one core", name, value),
+             fmt::format("unset {}", name));
     if (const int most = std::atoi(here_.environment("OMP_THREAD_LIMIT").c_str()); most > 0 && most < cores)
-      add(Verdict::slow, "threads", fmt::format("{} and OMP_THREAD_LIMIT={} is set", plural(cores, "core"), most),
-          "unset OMP_THREAD_LIMIT");
+      slow("threads", fmt::format("{} and OMP_THREAD_LIMIT={} is set", plural(cores, "core"), most),
+           "unset OMP_THREAD_LIMIT");
   }
 
   /// Whether mpirun could start ranks there that fit ours.
   bool reaches(const std::string& host) {
     const CommandResult ssh = here_.run(over_ssh(host, shell_word(here_.laconic) + " --version"));
     if (ssh.code == CommandResult::kNotStarted)
-      add(Verdict::broken, host, "there is no ssh here, by which mpirun starts ranks on other machines",
-          "apt-get install openssh-client");
+      broken(host, "there is no ssh here, by which mpirun starts ranks on other machines",
+             "apt-get install openssh-client");
     else if (ssh.code == 126 || ssh.code == 127)
-      add(Verdict::broken, host, "answers, and has no " + here_.laconic,
-          "let the programs lie at the same path there (docs/clusters.md)");
+      broken(host, "answers, and has no " + here_.laconic,
+             "let the programs lie at the same path there (docs/clusters.md)");
     else if (ssh.code != 0)
-      add(Verdict::broken, host, "ssh cannot reach it" + (ssh.why.empty() ? "" : " (" + ssh.why + ")"),
-          "ssh-copy-id " + host + ", until `ssh " + host + " true` asks nothing (docs/clusters.md)");
+      broken(host, "ssh cannot reach it" + (ssh.why.empty() ? "" : " (" + ssh.why + ")"),
+             "ssh-copy-id " + host + ", until `ssh " + host + " true` asks nothing (docs/clusters.md)");
     else if (ssh.out != here_.version)
-      add(Verdict::broken, host, "has another build of laconic", "copy this one: rsync -a (docs/clusters.md)");
+      broken(host, "has another build of laconic", "copy this one: rsync -a (docs/clusters.md)");
     else
       good(host, "answers, and has the same laconic");
     return all_.back().verdict == Verdict::good;
@@ -288,18 +277,18 @@ class Examination {
     const nlohmann::json result = json_or_discarded(training.out);  // of two that train alone: two objects, so none
     const std::size_t met = result.is_object() ? result.value("workers", std::size_t{0}) : 1;
     if (training.code == 0 && met != ranks)
-      add(Verdict::broken, "mpirun", fmt::format("of {} that were started {} trained together", who, met),
-          "see what this says: " + shell_line(command));
+      broken("mpirun", fmt::format("of {} that were started {} trained together", who, met),
+             "see what this says: " + shell_line(command));
     else if (training.code == 0)
       good("mpirun", who + " train together" + (hosts.empty() ? "" : " on " + join(hosts, ", ")) +
                          (mca.empty() ? "" : ", with " + join(mca, " ")));
     else if (training.code == 2)  // nothing was started
-      add(Verdict::missing, "mpirun", "not tried: " + training.why, "build apps/mnist");
+      missing("mpirun", "not tried: " + training.why, "build apps/mnist");
     else
-      add(Verdict::broken, "mpirun",
-          who + " cannot train together: " +
-              (training.code == CommandResult::kEndless ? "they do not end" : training.why),
-          "see what this says: " + shell_line(command));
+      broken("mpirun",
+             who + " cannot train together: " +
+                 (training.code == CommandResult::kEndless ? "they do not end" : training.why),
+             "see what this says: " + shell_line(command));
   }
 
   const Surroundings& here_;

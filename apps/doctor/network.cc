@@ -90,15 +90,10 @@ class Judgement {
   }
   const std::string& name(std::size_t host) const { return facts_.hosts[host].name; }
   std::string names(const Network& network) const {
-    std::vector<std::string> all;
-    for (const auto& [host, one] : network.interfaces) all.push_back(name(host));
-    return joined_names(all);
-  }
-  static std::string joined_names(std::vector<std::string> all) {
-    if (all.size() < 2) return all.empty() ? "" : all[0];
-    const std::string last = std::move(all.back());
-    all.pop_back();
-    return join(all, ", ") + " and " + last;
+    std::string all;  // at least two
+    for (auto left = network.interfaces.size(); const auto& [host, one] : network.interfaces)
+      all += name(host) + (--left > 1 ? ", " : left == 1 ? " and " : "");
+    return all;
   }
 
   /// Pairs where no address is reached.

@@ -17,16 +17,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <iostream>
 #include <memory>
+#include <queue>
 #include <random>
 #include <sstream>
 #include <thread>
 #include <vector>
 
-#include "apps/launch/child_process.h"
-#include "apps/doctor/findings.h"
 #include "apps/common/text.h"
+#include "apps/doctor/findings.h"
+#include "apps/launch/child_process.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
 
@@ -34,7 +36,7 @@ namespace laconic {
 namespace {
 
 constexpr double kPatience = 3;  // seconds without an answer
-constexpr std::size_t kChunk = 64 << 10;
+constexpr std::size_t kChunk = 64 << 10, kAtOnce = 64;  // bytes; connections that are tried
 
 /// A socket that is closed at the end.
 class Socket {
@@ -69,32 +71,23 @@ class Socket {
   const int fd_;
 };
 
-/// ADDRESS:PORT:WORD.
-struct Peer {
+/// A connection to the process at ADDRESS:PORT:WORD; null if another, or none, answers there.
+std::unique_ptr<Socket> connected(const std::string& peer) {
+  const std::vector<std::string> parts = split(peer, ':');
+  if (parts.size() != 3) return nullptr;
   sockaddr_in address{};
-  std::string word;
-  explicit Peer(const std::string& text) {
-    const std::vector<std::string> parts = split(text, ':');
-    if (parts.size() != 3) return;
-    address.sin_family = AF_INET;
-    ::inet_pton(AF_INET, parts[0].c_str(), &address.sin_addr);
-    address.sin_port = htons(static_cast<std::uint16_t>(std::atoi(parts[1].c_str())));
-    word = parts[2];
-  }
-};
-
-/// A connection to that process; null if another, or none, answers at its address.
-std::unique_ptr<Socket> connected(const Peer& peer) {
+  address.sin_family = AF_INET;
+  ::inet_pton(AF_INET, parts[0].c_str(), &address.sin_addr);
+  address.sin_port = htons(static_cast<std::uint16_t>(std::atoi(parts[1].c_str())));
+  const std::string& word = parts[2];
   auto socket = std::make_unique<Socket>(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int buffer = 512 << 10;  // what is left to go when the time is over
   ::setsockopt(socket->fd(), SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
-  const auto* const address = reinterpret_cast<const sockaddr*>(&peer.address);
-  if (::connect(socket->fd(), address, sizeof peer.address) != 0 &&
+  if (::connect(socket->fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
       (errno != EINPROGRESS || !socket->ready(POLLOUT, kPatience)))
     return nullptr;
   char answer = 0;
-  if (!socket->write_all(peer.word.data(), peer.word.size()) || !socket->read_all(&answer, 1) || answer != 'y')
-    return nullptr;
+  if (!socket->write_all(word.data(), word.size()) || !socket->read_all(&answer, 1) || answer != 'y') return nullptr;
   return socket;
 }
 
@@ -118,7 +111,7 @@ void answer(int fd, const std::string& own) {
 }
 
 /// "BYTES SECONDS", "stalled" if nothing is acknowledged any more, "no" if there is no connection.
-std::string sent_to(const Peer& peer, double seconds) {
+std::string sent_to(const std::string& peer, double seconds) {
   const std::unique_ptr<Socket> socket = connected(peer);
   if (!socket) return "no";
   const std::vector<char> chunk(kChunk);
@@ -202,24 +195,17 @@ void answer_peers() {
     std::string what, peer, answer;
     words >> what;
     if (what == "reach") {
-      std::vector<std::string> peers;
-      while (words >> peer) peers.push_back(peer);
-      std::vector<std::string> answers(peers.size(), "no");
-      std::vector<std::thread> asking;
-      constexpr std::size_t kAtOnce = 64;
-      for (std::size_t i = 0; i < peers.size(); ++i) {
-        asking.emplace_back([&peers, &answers, i] {
-          if (connected(Peer(peers[i]))) answers[i] = "yes";
-        });
-        if (asking.size() < kAtOnce && i + 1 < peers.size()) continue;
-        for (std::thread& each : asking) each.join();
-        asking.clear();
+      std::queue<std::future<bool>> asked;
+      const auto take = [&] { answer += asked.front().get() ? "yes " : "no ", asked.pop(); };
+      while (words >> peer) {
+        if (asked.size() == kAtOnce) take();
+        asked.push(std::async(std::launch::async, [peer] { return connected(peer) != nullptr; }));
       }
-      answer = join(answers, " ");
+      while (!asked.empty()) take();
     } else {
       double seconds = 0;
       words >> peer >> seconds;
-      answer = sent_to(Peer(peer), seconds);
+      answer = sent_to(peer, seconds);
     }
     std::printf("%s\n", answer.c_str());
     std::fflush(stdout);

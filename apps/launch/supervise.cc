@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -18,7 +17,7 @@
 #include "apps/launch/child_process.h"
 #include "apps/launch/launch.h"
 #include "apps/main.h"
-#include "apps/launch/mpirun_notes.h"
+#include "apps/launch/mpirun.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
 

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/look/log_file.h"
-#include "apps/compare/result_table.h"
-#include "apps/simulate/model_facts.h"
-#include "apps/common/statistics.h"
-#include "apps/common/tools.h"
+#include "apps/bench/layers.h"
+#include "apps/common/result_table.h"
 #include "apps/common/text.h"
+#include "apps/common/tools.h"
+#include "apps/look/log_file.h"
 #include "core/base/error.h"
 #include "core/base/parse.h"
 #include "dist/predict/planner.h"
@@ -117,8 +116,8 @@ void print_what_ifs(const LogFile& log, const std::string& path, double step_ms)
                own_ms, step_ms);
     return;
   }
-  ResultTable table(false);
-  table.title("What would shorten it, each by its own best plan, simulated from what the run has measured:");
+  ResultTable table(false,
+                    "What would shorten it, each by its own best plan, simulated from what the run has measured:");
   table.add({{"change", "", "as it is, simulated"}, {"ms a step", "", own_ms, "{:.1f}"}, {"time a sample", "", ""}});
   for (const WhatIf& w : what_ifs.all())
     table.add({{"change", "", w.change},
@@ -126,10 +125,6 @@ void print_what_ifs(const LogFile& log, const std::string& path, double step_ms)
                {"time a sample", "",
                 w.taken ? fmt::format("{:+.0f} %", 100 * (w.step_ms / w.samples / own_ms - 1)) : "not shorter"}});
   fmt::print("{}\nNothing of this says what would be learned: laconic compare does.\n", table.text());
-}
-
-void print_straggler(const LogFile& log) {
-  if (const std::string sentence = straggler_in(log.ranks); !sentence.empty()) fmt::print("\n{}\n", sentence);
 }
 
 }  // namespace
@@ -159,14 +154,13 @@ int explain(const std::vector<std::string>& arguments) {
     const double predicted = log.plan.value("step_ms", 0.0);
     fmt::print(" The plan predicted {:.4g}: {:+.1f} %.", predicted, 100 * (predicted / step.value - 1));
   }
-  ResultTable table(false);
-  table.title("");
+  ResultTable table(false, "");
   for (std::size_t i = 0; i < std::size(kStepParts); ++i)
     if (const double ms = median_over(steps, [i](const LoggedStep& s) { return s.parts[i]; }).value; ms > 0)
       table.add(
           {{"part", "", kStepParts[i].what}, {"ms", "", ms, "{:.2f}"}, {"of a step", "", ms / step.value, "{:.1f} %", 100}});
   fmt::print("\n{}", table.text());
-  print_straggler(log);
+  if (const std::string sentence = straggler_in(log.ranks); !sentence.empty()) fmt::print("\n{}\n", sentence);
   if (!planned) {
     fmt::print("\nThe log has no measured plan: with --plan auto it would tell what would shorten a step.\n");
     return 0;

@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "apps/bench/published_selectors.h"
-#include "apps/common/statistics.h"
-#include "apps/common/tools.h"
+#include "apps/common/result_table.h"
 #include "apps/common/text.h"
+#include "apps/common/tools.h"
 #include "apps/common/values.h"
 #include "compress/select/selector.h"
 #include "core/base/clock.h"
@@ -21,18 +21,6 @@ namespace laconic {
 namespace {
 
 constexpr int kTimed = 5;  // selections; the median is told
-
-void print_selection(const std::string& method, std::int64_t n, std::int64_t k, const compress::Selection& s, double ms,
-                     int threads, double captured) {
-  fmt::print("{} of {} values\n", method, n);
-  fmt::print("  k          {:<14} asked for\n", k);
-  fmt::print("  nnz        {:<14} chosen\n", s.size());
-  fmt::print("  threshold  {:<14.6g} the smallest magnitude let in\n", s.threshold);
-  fmt::print("  passes     {:<14} over all values\n", s.passes);
-  fmt::print("  time       {:<14} ms, nothing known before, {}\n", fmt::format("{:.3f}", ms),
-             plural(threads, "thread"));
-  fmt::print("  captured   {:<14} of the L2 norm\n", fmt::format("{:.2f} %", 100 * captured));
-}
 
 int inspect_select(const std::vector<std::string>& arguments) {
   std::string file, tensor;
@@ -106,7 +94,12 @@ int inspect_select(const std::vector<std::string>& arguments) {
                            .dump());
     return 0;
   }
-  print_selection(method, n, *k, s, time, threads, captured);
+  fmt::print(
+      "{} of {} values\n  k          {:<14} asked for\n  nnz        {:<14} chosen\n"
+      "  threshold  {:<14.6g} the smallest magnitude let in\n  passes     {:<14} over all values\n"
+      "  time       {:<14} ms, nothing known before, {}\n  captured   {:<14} of the L2 norm\n",
+      method, n, *k, s.size(), s.threshold, s.passes, fmt::format("{:.3f}", time), plural(threads, "thread"),
+      fmt::format("{:.2f} %", 100 * captured));
   return 0;
 }
 

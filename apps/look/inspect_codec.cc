@@ -7,7 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "apps/compare/result_table.h"
+#include "apps/common/result_table.h"
 #include "apps/common/tools.h"
 #include "apps/common/values.h"
 #include "compress/inceptionn/inceptionn.h"
@@ -75,8 +75,7 @@ std::string bin_name(std::size_t bin) {
 }
 
 void print_histograms(const std::vector<std::string>& files, const std::vector<Histogram>& all, bool markdown) {
-  ResultTable table(markdown);
-  table.title("histogram");
+  ResultTable table(markdown, "histogram");
   const auto row = [&](const std::string& name, auto share) {
     Cells figures{{"magnitude, % of the values", "", name}};
     for (std::size_t i = 0; i < files.size(); ++i) figures.emplace_back(files[i], "", 100 * share(all[i]), "{:.2f}");
@@ -117,8 +116,7 @@ int inspect_codec(const std::vector<std::string>& arguments) {
   for (const std::string& file : files) {
     const Tensor x = read_values(file, tensor);
     if (histogram) histograms.push_back(histogram_of(x.slice()));
-    ResultTable table(markdown);
-    table.title(fmt::format("{}, {} values", file, x.elements()));
+    ResultTable table(markdown, fmt::format("{}, {} values", file, x.elements()));
     for (const std::string& mode : modes)
       for (const int exponent : exponents) {
         const Account a =

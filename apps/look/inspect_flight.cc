@@ -3,13 +3,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "apps/compare/result_table.h"
-#include "apps/common/tools.h"
+#include "apps/common/result_table.h"
 #include "apps/common/text.h"
+#include "apps/common/tools.h"
 #include "core/base/error.h"
 #include "dist/engine/flight.h"
 
@@ -176,30 +175,24 @@ int inspect_flight(const std::vector<std::string>& arguments) {
   }
 
   ResultTable table(false);
-  auto ranks = nlohmann::ordered_json::array();
   for (const Witness& w : all) {
     auto under_way = nlohmann::ordered_json::array();
     for (const FlightState::Operation& o : w.state.under_way)
       under_way.push_back(
           {{"operation", o.name}, {"messages", o.messages}, {"bytes", o.bytes}, {"awaited", awaited_in(o)}});
-    ranks.push_back({{"rank", w.rank()},
-                     {"host", w.flight.header.host},
-                     {"before_seconds", w.before_seconds},
-                     {"step", w.state.step},
-                     {"at", w.at()},
-                     {"under_way", under_way},
-                     {"failure", w.state.failure}});
-    table.add({{"rank", "", w.rank()},
-               {"host", "", std::string(w.flight.header.host)},
-               {"s before the last event", "", w.before_seconds, "{:.3f}"},
-               {"at", "", w.at()},
-               {"under way", "", told(w)}});
+    table.add({{"rank", "rank", w.rank()},
+               {"host", "host", std::string(w.flight.header.host)},
+               {"s before the last event", "before_seconds", w.before_seconds, "{:.3f}"},
+               {"", "step", w.state.step},
+               {"at", "at", w.at()},
+               {"under way", "under_way", under_way, told(w)},
+               {"", "failure", w.state.failure}});
   }
   const std::vector<std::string> sentences = conclusions(all, silence);
   if (json) {
     fmt::print("{}\n", nlohmann::ordered_json{{"folder", found.folder},
                                               {"silence_seconds", silence.seconds},
-                                              {"ranks", ranks},
+                                              {"ranks", table.objects()},
                                               {"conclusions", sentences}}
                            .dump());
     return 0;

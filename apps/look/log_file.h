@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/common/statistics.h"
+#include "apps/common/result_table.h"
 #include "dist/trainer/straggler.h"
 
 namespace laconic {

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "apps/compare/result_table.h"
+#include "apps/common/result_table.h"
+#include "apps/common/text.h"
 #include "apps/common/tools.h"
-#include "apps/common/terminal.h"
 #include "data/input_file.h"
 #include "layers/models/zoo.h"
 
@@ -44,8 +44,7 @@ constexpr const char* kConvention =
     "multiply-add with a weight.";
 
 void print_zoo(bool json, bool markdown) {
-  ResultTable table(markdown);
-  table.title("");
+  ResultTable table(markdown, "");
   for (const ModelInfo& info : models_of_zoo()) {
     const auto model = make_model(info.name);
     const std::int64_t parameters = model->parameter_count();
@@ -66,8 +65,7 @@ std::string mflop(double flop) { return fmt::format("{:.4g}", flop * 1e-6); }
 void print_layers(const ModelInfo& info, const ModelOptions& options, bool json, bool markdown) {
   const auto model = make_model(info.name, options);
   const std::vector<LayerSummary> layers = summarize(*model, ghost_batch(info.input, 1).x);
-  ResultTable table(markdown);
-  table.title("");
+  ResultTable table(markdown, "");
   for (const LayerSummary& l : layers) {
     // Rows of a text are words; of images the batch of one is left out.
     const std::span<const std::int64_t> output = l.output.dims().subspan(info.reads_text() ? 0 : 1);

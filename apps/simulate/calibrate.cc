@@ -7,9 +7,9 @@
 #include "apps/bench/layers.h"
 #include "apps/command_line.h"
 #include "apps/common/machine.h"
-#include "apps/compare/result_table.h"
-#include "apps/common/tools.h"
+#include "apps/common/result_table.h"
 #include "apps/common/text.h"
+#include "apps/common/tools.h"
 #include "compress/codecs.h"
 #include "core/base/settings.h"
 #include "dist/predict/calibration_file.h"
@@ -89,12 +89,10 @@ Cells figures_of_work(std::int64_t values, const std::string& work, double secon
 void print_calibration(const CalibrateOptions& o, int threads, const dist::CalibrationFile& file) {
   fmt::print("{}\n{}, {} each\n", machine(), plural(static_cast<std::int64_t>(file.ranks.size()), "worker"),
              plural(threads, "thread"));
-  ResultTable ranks(o.markdown);
-  ranks.title("");
+  ResultTable ranks(o.markdown, "");
   for (std::size_t r = 0; r < file.ranks.size(); ++r) ranks.add(figures_of_rank(r, file.of[r], file.ranks[r]));
   fmt::print("{}", ranks.text());
-  ResultTable work(o.markdown);
-  work.title("Work on one thread, of the slowest rank:");
+  ResultTable work(o.markdown, "Work on one thread, of the slowest rank:");
   for (const dist::SpeedAtSize& size : dist::slowest(file.ranks).sizes) {
     work.add(figures_of_work(size.elements, "gather into the residual", size.residual.gather));
     work.add(figures_of_work(size.elements, "select", size.residual.select));
@@ -106,9 +104,8 @@ void print_calibration(const CalibrateOptions& o, int threads, const dist::Calib
   }
   fmt::print("{}", work.text());
   if (!file.model.empty()) {
-    ResultTable layers(o.markdown);
-    layers.title(fmt::format("{}, batch {}, of the slowest worker: {:.3f} ms a step", file.model, file.batch,
-                             file.layers.step_ms));
+    ResultTable layers(o.markdown, fmt::format("{}, batch {}, of the slowest worker: {:.3f} ms a step", file.model,
+                                               file.batch, file.layers.step_ms));
     add_layers(layers, file.layers);
     fmt::print("{}", layers.text());
   }
@@ -144,7 +141,7 @@ void calibrate_on(dist::Worker& worker, const CalibrateOptions& o) {
 
 }  // namespace
 
-int calibrate(const std::vector<std::string>& arguments) try {
+int calibrate(const std::vector<std::string>& arguments) {
   CalibrateOptions o;
   Settings settings;
   add_calibrate_settings(settings, o);
@@ -165,8 +162,6 @@ int calibrate(const std::vector<std::string>& arguments) try {
   world.link = emulated_link(o);
   dist::run_workers(world, [&](dist::Worker& worker) { calibrate_on(worker, o); });
   return 0;
-} catch (const UsageError& e) {
-  throw UsageError(Settings::as_options(e.what()));
 }
 
 }  // namespace laconic

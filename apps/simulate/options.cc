@@ -246,13 +246,6 @@ SimulateOptions checked(const Words& words) {
   return o;
 }
 
-/// "label: --options": its label, and its words.
-std::pair<std::string, std::vector<std::string>> labelled(const std::string& text) {
-  const auto colon = text.find(':');
-  const bool has = colon != std::string::npos && colon > 0 && text[0] != '-';
-  return {has ? text.substr(0, colon) : text, shell_words(has ? text.substr(colon + 1) : text, "--vs")};
-}
-
 /// Returns the name of the setting that --sweep names, and its values.
 std::pair<std::string, std::vector<std::string>> swept(const Words& common) {
   const std::string& text = common.options.sweep;
@@ -280,7 +273,7 @@ bool gives(const std::vector<std::string>& words, const std::string& option) {
 
 }  // namespace
 
-Simulations simulate_options(const std::vector<std::string>& arguments) try {
+Simulations simulate_options(const std::vector<std::string>& arguments) {
   const Words common(arguments);
   if (common.done) return {};
   Simulations all;
@@ -292,7 +285,8 @@ Simulations simulate_options(const std::vector<std::string>& arguments) try {
     std::vector<std::string> words = arguments;
     all.sets.emplace_back();
     if (!set.empty()) {
-      const auto [label, more] = labelled(set);
+      const auto [label, options] = labelled(set);
+      const std::vector<std::string> more = shell_words(options, "--vs");
       if (sweeps && gives(more, "--" + all.axis))
         refuse("the set '" + label + "' gives what is swept", "--" + all.axis, "leave it out of the set");
       for (const char* option : {"--sweep", "--vs", "--help", "--json", "--markdown"})
@@ -321,8 +315,6 @@ Simulations simulate_options(const std::vector<std::string>& arguments) try {
   }
   if (all.axis == "workers") all.values.clear();  // a set may have its own
   return all;
-} catch (const UsageError& e) {
-  throw UsageError(Settings::as_options(e.what()));
 }
 
 }  // namespace laconic

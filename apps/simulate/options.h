@@ -55,7 +55,7 @@ struct Simulations {
 };
 
 /// Parses a command line. Returns no set if that was all (--help).
-/// throws UsageError that names options
+/// throws UsageError
 Simulations simulate_options(const std::vector<std::string>& arguments);
 
 }  // namespace laconic

@@ -4,12 +4,11 @@
 #include <tuple>
 
 #include "apps/bench/layers.h"
-#include "apps/launch/child_process.h"
 #include "apps/common/machine.h"
-#include "apps/compare/result_table.h"
-#include "apps/simulate/model_facts.h"
-#include "apps/simulate/options.h"
+#include "apps/common/result_table.h"
 #include "apps/common/tools.h"
+#include "apps/launch/child_process.h"
+#include "apps/simulate/options.h"
 #include "core/base/json.h"
 #include "core/base/parse.h"
 #include "dist/predict/calibration.h"
@@ -204,8 +203,7 @@ int simulate(const std::vector<std::string>& arguments) {
       if ((", " + computing + ",").find(", " + o.compute + ",") == std::string::npos)
         computing += (computing.empty() ? "" : ", ") + o.compute;
   MeasuredWork measured;
-  ResultTable table(first.markdown);
-  table.title("");
+  ResultTable table(first.markdown, "");
   for (std::size_t s = 0; s < all.size(); ++s) {
     const Simulations::Set& set = asked.sets[s];
     for (std::size_t p = 0; p < all[s].size(); ++p) {

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "apps/common/tools.h"
-#include "apps/common/terminal.h"
 #include "apps/common/text.h"
 #include "core/base/error.h"
 #include "core/base/processor.h"

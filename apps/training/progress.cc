@@ -8,8 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "apps/compare/result_table.h"
-#include "apps/common/terminal.h"
+#include "apps/common/result_table.h"
 #include "apps/common/text.h"
 #include "core/base/clock.h"
 #include "core/base/cores.h"
@@ -226,8 +225,7 @@ std::string cell(dist::LedgerColumn::Unit unit, double value) {
 }  // namespace
 
 std::string ledger_table(const dist::LedgerForm& form, const std::vector<dist::LedgerRow>& rows) {
-  ResultTable table(false);
-  table.title("");
+  ResultTable table(false, "");
   for (const auto& r : rows) {
     Cells row{{"parameter", "", r.parameter}, {"choice", "", r.choice}, {"elements", "", r.elements}};
     for (const auto& column : form.columns)

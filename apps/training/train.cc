@@ -10,7 +10,7 @@
 #include "apps/look/json_log.h"
 #include "apps/common/machine.h"
 #include "apps/main.h"
-#include "apps/common/statistics.h"
+#include "apps/common/result_table.h"
 #include "apps/training/task.h"
 #include "apps/common/text.h"
 #include "apps/look/trace_file.h"

@@ -11,8 +11,7 @@
 
 #include "tests/chaos/faults.h"
 #include "apps/launch/launch.h"
-#include "apps/compare/result_table.h"
-#include "apps/common/statistics.h"
+#include "apps/common/result_table.h"
 #include "apps/common/tools.h"
 #include "apps/common/text.h"
 #include "apps/main.h"
@@ -164,7 +163,7 @@ class Chaos {
 
   /// An object for each method and fault; of the table a row for each method.
   void print() const {
-    ResultTable objects(false), table(o_.markdown, "-");
+    ResultTable objects(false), table(o_.markdown, std::nullopt, "-");
     for (const Subject& subject : subjects_) {
       Cells row{{"method", "", subject.label}};
       Tally all;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <span>
 
 #include "core/base/error.h"
@@ -47,14 +46,16 @@ Positions positions_of(const std::vector<LoggedStep>& steps) {
 
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
+/// Lists, empty at first, by these names.
+Json empty_lists(std::initializer_list<const char*> names) {
+  Json all;
+  for (const char* name : names) all[name] = Json::array();
+  return all;
+}
+
 /// Neighbouring steps as one point, at the last of them.
 Json curves(const std::vector<LoggedStep>& steps, const Positions& at) {
-  Json c = {{"step", Json::array()},
-            {"seconds", Json::array()},
-            {"bytes", Json::array()},
-            {"loss", Json::array()},
-            {"lr", Json::array()},
-            {"ms", Json::array()}};
+  Json c = empty_lists({"step", "seconds", "bytes", "loss", "lr", "ms"});
   const std::size_t width = (steps.size() + kMostPoints - 1) / kMostPoints;
   for (std::size_t begin = 0; begin < steps.size(); begin += width) {
     const std::size_t end = std::min(begin + width, steps.size());
@@ -74,11 +75,7 @@ Json curves(const std::vector<LoggedStep>& steps, const Positions& at) {
 }
 
 Json evaluations(const LogFile& log, const Positions& at, Judged& judged) {
-  Json all = {{"step", Json::array()},
-              {"seconds", Json::array()},
-              {"bytes", Json::array()},
-              {"value", Json::array()},
-              {"loss", Json::array()}};
+  Json all = empty_lists({"step", "seconds", "bytes", "value", "loss"});
   for (const auto& [after, eval] : log.evals) {
     judged = quality_of(eval);
     const std::size_t i = std::min(after, log.steps.size());

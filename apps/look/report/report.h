@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/common/statistics.h"
+#include "apps/common/result_table.h"
 
 namespace laconic {
 

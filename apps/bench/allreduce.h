@@ -1,13 +1,27 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/slice.h"
+#include "dist/collective/cost.h"
 
 namespace laconic {
 
-/// MPI's own allreduce, to compare ours with. Made and used on the communication thread of ranks that MPI has started, by
-/// all of them together. Nothing else moves during a sum.
+using dist::LinkModel;
+
+/// Something that was timed and has a cost function.
+struct Timed {
+  dist::Cost cost;
+  double seconds = 0;
+};
+
+/// The alpha, beta, gamma >= 0 with the least sum of squared RELATIVE errors, so that microseconds count as much as
+/// milliseconds. Where the measurements do not tell two of them apart, one may be 0. Without measurements all are 0.
+LinkModel fit_link(const std::vector<Timed>& measured);
+
+/// MPI's own allreduce, to compare ours with. Made and used on the communication thread of ranks that MPI has started,
+/// by all of them together. Nothing else moves during a sum.
 class MpiSums {
  public:
   virtual ~MpiSums() = default;

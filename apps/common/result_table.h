@@ -1,6 +1,7 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -8,10 +9,31 @@
 #include <utility>
 #include <vector>
 
-#include "apps/common/statistics.h"
-#include "apps/common/terminal.h"
+#include "apps/common/text.h"
 
 namespace laconic {
+
+/// A median with its 95 % confidence interval from order statistics: no assumption about the distribution.
+/// With n values the interval goes from the k-th smallest to the k-th largest, k the largest number for which
+/// 2 P(Binomial(n, 1/2) < k) <= 5 %; below 6 values it is the whole range.
+struct Median {
+  double value = 0, low = 0, high = 0;
+  std::size_t count = 0;  ///< n; 0 where it is not told
+};
+Median median(std::vector<double> values);
+
+/// Calls f(begin, count) for each round of `every` steps in a row: from exchange to exchange, since steps with an
+/// exchange and steps without do not compare. What is left over at the end does not count. Fewer steps than that are
+/// one round.
+template <class F>
+void each_round(std::size_t steps, std::size_t every, F f) {
+  const std::size_t count = every < steps ? every : steps;
+  for (std::size_t begin = 0; count > 0 && begin + count <= steps; begin += count) f(begin, count);
+}
+
+/// Sets the mean of values, if there are any, and their standard deviation, if there are two.
+void mean_and_deviation(const std::vector<double>& values, std::optional<double>& mean,
+                        std::optional<double>& deviation);
 
 /// "1.12 (1.10 … 1.15)"; "1.12" where there was one value, which has no interval. `form` is how each number is printed;
 /// without one with two decimals, below 1 with three.
@@ -61,14 +83,11 @@ Cell::Json to_json(const Cells& row);
 /// second one.
 class ResultTable {
  public:
+  /// title : stands above the table after an empty line; "": not even that line does; none: that line alone
   /// absent : the cell of a row that has no figure of that column
   /// columns : of the terminal that the text is for; 0: of none, where a row has a line
-  explicit ResultTable(bool markdown, std::string absent = "", int columns = terminal_columns())
-      : markdown_(markdown), columns_(columns), absent_(std::move(absent)) {}
-  /// Stands above the table after an empty line; "": not even that line does.
-  void title(const std::string& text) {
-    title_ = text.empty() ? "" : markdown_ ? "\n**" + text + "**\n\n" : "\n" + text + "\n";
-  }
+  explicit ResultTable(bool markdown, const std::optional<std::string>& title = {}, std::string absent = "",
+                       int columns = terminal_columns());
   void add(Cells row);
   /// Returns what was added since it was called last; the first time with an empty line, title and heads before it.
   std::string text();
@@ -80,7 +99,7 @@ class ResultTable {
 
   bool markdown_;
   int columns_;
-  std::string absent_, title_ = "\n";
+  std::string absent_, title_;
   std::vector<Cells> rows_;
   Cell::Json objects_ = Cell::Json::array();
   std::vector<std::string> heads_;
