@@ -5,9 +5,6 @@
 #include <fstream>
 
 #include "apps/bench/published_selectors.h"
-#ifdef LACONIC_CUB
-#include "apps/bench/cuda/cub_top_k.h"
-#endif
 #include "apps/common/machine.h"
 #include "apps/common/values.h"
 #include "apps/torch_calls_source.h"
@@ -16,7 +13,6 @@
 #include "core/base/error.h"
 #include "core/base/parallel.h"
 #include "core/base/parse.h"
-#include "core/stream.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/plan/choice.h"
 #include "dist/transport/link.h"
@@ -34,14 +30,6 @@ std::int64_t elements_from(const std::string& text) {
                       "' is no number of elements (--elements): give one from 16 to 2^31, as 1000000 or 2^20");
   return static_cast<std::int64_t>(value);
 }
-
-#ifdef LACONIC_CUB
-std::vector<std::uint32_t> on_host(Slice<const std::uint32_t> x) {
-  std::vector<std::uint32_t> values(x.size());
-  copy_bytes(values.data(), kCpu, x.data(), x.device(), x.size_bytes());
-  return values;
-}
-#endif
 
 /// One way to select: a selector in a given state of knowledge, and what it chose last.
 struct Way {
@@ -81,11 +69,6 @@ class Selections {
     if (!bench_.with_torch.empty()) add_torch();
     if (on_gpu_) beside_a_copy(all_, v_);
     run_in_turns(all_, bench_.rounds);
-#ifdef LACONIC_CUB
-    if (cubs_)
-      require<Error>(on_host(ways_[0]->chosen.all_indices()) == on_host({cubs_, k_, bench_.device}),
-                     "bench select: CUB's ", k_, " largest of ", n_, " are others than ours.");
-#endif
     return shown();
   }
 
@@ -123,13 +106,6 @@ class Selections {
                                         {"radix select, histograms", "radix-histogram"},
                                         {"std::nth_element", "nth-element"}})
         add(title, compress::published_selector(name).make(), Prior::nothing, few);
-#ifdef LACONIC_CUB
-    if (on_gpu_ && n_ < (std::int64_t{1} << 31))
-      all_.push_back(
-          {.name = "CUB radix sort",
-           .run = [this, sort = cub_top_k(v_.data<float>(), n_, static_cast<std::int64_t>(k_))] { cubs_ = sort(); },
-           .most_rounds = 5});
-#endif
   }
 
   void add_torch() {
@@ -190,9 +166,6 @@ class Selections {
   std::vector<Contender> all_;
   std::vector<std::unique_ptr<Way>> ways_;
   std::optional<Peer> torch_;
-#ifdef LACONIC_CUB
-  const std::uint32_t* cubs_ = nullptr;
-#endif
 };
 
 }  // namespace
