@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <chrono>
@@ -16,16 +15,6 @@ namespace laconic {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "event files are little-endian");
-
-constexpr std::array<std::uint32_t, 256> kCrc32cTable = [] {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t i = 0; i < 256; ++i) {
-    std::uint32_t crc = i;
-    for (int bit = 0; bit < 8; ++bit) crc = crc & 1 ? crc >> 1 ^ 0x82F63B78 : crc >> 1;
-    table[i] = crc;
-  }
-  return table;
-}();
 
 template <class T>
 std::string raw_bytes(T value) {
@@ -61,7 +50,10 @@ double now_in_seconds() {
 
 std::uint32_t crc32c(std::string_view bytes) {
   std::uint32_t crc = ~0u;
-  for (const char c : bytes) crc = kCrc32cTable[(crc ^ static_cast<unsigned char>(c)) & 255] ^ crc >> 8;
+  for (const char c : bytes) {
+    crc ^= static_cast<unsigned char>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = crc & 1 ? crc >> 1 ^ 0x82F63B78 : crc >> 1;
+  }
   return ~crc;
 }
 
