@@ -18,6 +18,7 @@
 #include "apps/common/text.h"
 #include "core/base/parse.h"
 #include "core/base/processor.h"
+#include "dist/trainer/checkpoint.h"
 
 namespace laconic {
 namespace {
@@ -132,14 +133,6 @@ std::string find_app(const std::string& app, const std::string& tool) {
 
 namespace {
 
-/// Whether training could go on from there.
-bool holds_checkpoint(const std::string& folder) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-    if (std::filesystem::exists(entry.path() / "manifest.json", error)) return true;
-  return false;
-}
-
 /// Whether ranks could be started there: mpirun would use ssh too.
 bool host_answers(const std::string& name) {
   return name == "localhost" || name == host_name() || succeeds(over_ssh(name, "true"));
@@ -223,7 +216,7 @@ LaunchOptions begun_again(const LaunchOptions& options, const std::function<bool
                     " processes have a host (--min-workers): mend it, or let fewer go on");
   const auto save = GivenOptions(options.app_arguments).value("save");
   auto& words = next.app_arguments;
-  if (!save || !holds_checkpoint(*save)) {  // it begins as it did, over what a first save has left that was cut off
+  if (!save || CheckpointStore::all_in(*save).empty()) {  // it begins as it did, over what a first save has left that was cut off
     if (save && std::ranges::find(words, "--overwrite") == words.end()) words.emplace_back("--overwrite");
     return next;
   }
@@ -316,7 +309,7 @@ int launch(const std::vector<std::string>& arguments) {
                       "(Debian: apt-get install openmpi-bin)");
   if (const GivenOptions given(options.app_arguments); options.restarts > 0 && !given.value("resume")) {
     const std::string save = *given.value("save");
-    require<UsageError>(!holds_checkpoint(save), save,
+    require<UsageError>(CheckpointStore::all_in(save).empty(), save,
                         " holds a checkpoint already, and what begins again would go on ",
                         "from that (--restarts): give --resume to go on from it now, or another --save");
   }
