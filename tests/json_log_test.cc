@@ -10,7 +10,7 @@
 #include "apps/training/progress.h"
 #include "core/base/error.h"
 #include "dist/method/method.h"
-#include "dist/trainer/straggler.h"
+#include "dist/trainer/report.h"
 #include "tests/temp_folder.h"
 
 namespace laconic {

@@ -16,7 +16,7 @@
 #include "core/precision.h"
 #include "core/raw.h"
 #include "core/stream.h"
-#include "dist/trainer/step_memory.h"
+#include "dist/trainer/step_watch.h"
 #include "layers/models/language_model.h"
 #include "layers/models/zoo.h"
 #include "optim/optimizer.h"

@@ -8,7 +8,6 @@
 
 #include "apps/compare/compare.h"
 #include "apps/training/options.h"
-#include "apps/training/presets.h"
 #include "apps/common/text.h"
 #include "apps/launch/child_process.h"
 #include "core/base/error.h"

@@ -13,7 +13,6 @@
 #include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/base/parse.h"
-#include "dist/trainer/straggler.h"
 
 namespace laconic {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "apps/common/result_table.h"
-#include "dist/trainer/straggler.h"
+#include "dist/trainer/report.h"
 
 namespace laconic {
 

@@ -7,7 +7,6 @@
 
 #include "apps/training/exchange_settings.h"
 #include "apps/training/generate.h"
-#include "apps/training/presets.h"
 #include "apps/programs.h"
 #include "data/photo_transform.h"
 #include "dist/trainer/image_classification.h"
@@ -15,6 +14,23 @@
 #include "layers/models/zoo.h"
 
 namespace laconic {
+
+/// Options that belong together, by one name: what a preset says counts like a default, so that options that are given
+/// override it.
+struct Preset {
+  std::string name;
+  std::vector<std::string> words;  ///< of an app's command line
+  bool exchange = false;           ///< says how gradients travel; else with which hyper-parameters a model learns
+  std::string small{};  ///< the model for programs of small images, where the one in `words` is of ImageNet's
+};
+
+/// INCEPTIONN's systems of Fig. 12 (WA, WA+C, INC, INC+C) and the hyper-parameters of its Table I; RedSync as
+/// AlexNet-32 learns with it (docs/papers/redsync.md, "What it learns"); nanoGPT's two models of Shakespeare's
+/// characters.
+const std::vector<Preset>& presets();
+/// Those that a list like "WA,INC+C" names, in its order.
+/// throws UsageError naming `option`: unknown (suggests the nearest, lists all)
+std::vector<const Preset*> presets_named(const std::string& list, const std::string& option);
 
 /// Everything an app can be told. Names are those of the options; what each means stands in --help. What a trainer, a
 /// model or a task is told stands where they take it.

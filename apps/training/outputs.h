@@ -8,7 +8,7 @@
 #include "apps/look/report/report.h"
 #include "apps/training/options.h"
 #include "core/base/atomic_file.h"
-#include "dist/trainer/observers.h"
+#include "dist/trainer/report.h"
 
 namespace laconic {
 

@@ -18,7 +18,7 @@
 #include "dist/engine/busy.h"
 #include "dist/collective/meeting.h"
 #include "dist/trainer/checkpoint.h"
-#include "dist/trainer/observers.h"
+#include "dist/trainer/report.h"
 #include "dist/trainer/servers.h"
 #include "dist/trainer/trainer.h"
 

@@ -4,18 +4,18 @@
 #include <cmath>
 
 #include "dist/collective/meeting.h"
-#include "dist/trainer/training.h"
+#include "dist/trainer/trainer.h"
 #include "dist/world.h"
 
 namespace laconic {
 
 /// Steps go on from here, after something else.
-void Training::begin_steps() {
+void Trainer::begin_steps() {
   figures_.restart_clock();
   if (s_.worker.rank == 0) memory_.begin();
 }
 
-void Training::end_epoch_or_period() {
+void Trainer::end_epoch_or_period() {
   const std::int64_t end = s_.timetable.last_step(), epochs = s_.timetable.epochs_done(now_.step);
   const bool epoch_ends = s_.timetable.ends_epoch(now_.step);
   const auto ends = [&](const Every& every) {
@@ -30,7 +30,7 @@ void Training::end_epoch_or_period() {
   if (epoch_ends || save_now) begin_steps();
 }
 
-void Training::evaluate_if_due() {
+void Trainer::evaluate_if_due() {
   if (!now_.evaluation_due) return;
   const std::optional<EvalReport> report = evaluate(false, true);
   now_.evaluation_due = !report;
@@ -38,7 +38,7 @@ void Training::evaluate_if_due() {
 }
 
 /// All steps are done. Returns false if a stop has left an evaluation out.
-bool Training::evaluate_what_is_left() {
+bool Trainer::evaluate_what_is_left() {
   if (s_.o.eval_every <= 0) return true;
   // A training that is resumed at its end has a result, too.
   if (!summary_.last_eval && !evaluate(false, true)) return false;
@@ -46,7 +46,7 @@ bool Training::evaluate_what_is_left() {
   return !s_.workload.has_test_for_the_end() || evaluate(true, true);
 }
 
-std::optional<EvalReport> Training::evaluate(bool at_the_end, bool may_stop) {
+std::optional<EvalReport> Trainer::evaluate(bool at_the_end, bool may_stop) {
   if (at_the_end && !s_.workload.has_test_for_the_end()) return std::nullopt;
   flush();
   if (s_.worker.rank == 0) memory_.between_steps();  // an evaluation leaves weights in an order of its own
@@ -67,7 +67,7 @@ std::optional<EvalReport> Training::evaluate(bool at_the_end, bool may_stop) {
   return report;
 }
 
-void Training::complete_and_tell(EvalReport& report, bool at_the_end) {
+void Trainer::complete_and_tell(EvalReport& report, bool at_the_end) {
   require<Error>(s_.o.skip_nan || std::isfinite(report.loss), "evaluation: the loss is ",
                  std::isnan(report.loss) ? "not a number" : "infinite", " after step ", now_.step,
                  ". Lower `lr`, clip gradients (`clip` norm:5), or go on all the same (`on-nan` skip).");
@@ -83,12 +83,12 @@ void Training::complete_and_tell(EvalReport& report, bool at_the_end) {
     observers_.on_ledger({.step = now_.step, .form = s_.method->ledger(), .rows = rows});
 }
 
-void Training::save() {
+void Trainer::save() {
   if (s_.checkpoints->saved_step() != now_.step) begin_save(false);
   finish_saving();
 }
 
-void Training::begin_save(bool while_training) {
+void Trainer::begin_save(bool while_training) {
   flush();
   finish_saving();  // its copies go before there are others
   s_.require_finite_weights();
@@ -115,14 +115,14 @@ void Training::begin_save(bool while_training) {
   s_.checkpoints->begin_write(while_training ? copy_of(state) : state, std::move(manifest), std::move(weights));
 }
 
-void Training::finish_saving() {
+void Trainer::finish_saving() {
   if (!s_.checkpoints->unfinished()) return;
   const StepFigures::Outside outside(figures_);
   s_.servers->tell({.kind = dist::Command::Kind::saved});
   s_.checkpoints->finish();
 }
 
-void Training::complete_summary() {
+void Trainer::complete_summary() {
   std::vector<double> network{static_cast<double>(s_.worker.engine.counters().sent.bytes - s_.bytes_before)};
   s_.servers->tell({.kind = dist::Command::Kind::total});
   s_.worker.engine.run("sum of all bytes",
@@ -143,7 +143,7 @@ void Training::complete_summary() {
   figures_.summarise();
 }
 
-void Training::tell_of_a_long_warm_up() const {
+void Trainer::tell_of_a_long_warm_up() const {
   const Timetable& t = s_.timetable;
   const double warmup = s_.o.schedule.warmup(t.horizon()) - static_cast<double>(t.steps_ahead());
   const std::int64_t last = t.last_step();

@@ -1,11 +1,13 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "dist/engine/busy.h"
 #include "dist/method/ledger.h"
 #include "dist/predict/receipt.h"
 
@@ -79,6 +81,27 @@ struct RanksReport {
   std::vector<double> bytes_sent{};
 };
 
+/// The figures of a RanksReport by their names in a log.
+struct RanksFigure {
+  const char* name;
+  std::vector<double> RanksReport::*values;
+};
+inline constexpr RanksFigure kRanksFigures[] = {{"compute_ms", &RanksReport::compute_ms},
+                                                {"data_ms", &RanksReport::data_ms},
+                                                {"exposed_ms", &RanksReport::exposed_ms},
+                                                {"sending_ms", &RanksReport::sending_ms},
+                                                {"bytes_sent", &RanksReport::bytes_sent}};
+
+/// The figures of both, as means over all of their steps. Those of as many workers, or nothing: then the other.
+RanksReport joined(const RanksReport& a, const RanksReport& b);
+
+/// Names the worker that all others wait for, in a sentence with a full stop: one that computes, or waits for its data,
+/// for more than 1.5 times as long as the median worker, by a millisecond and a tenth of a step at least. Else, of
+/// three workers or more, names one whose link takes its messages at less than a third of the rate of the next, and
+/// that waits for a fifth of a step at least; or two neighbours that send so slowly, since a link of one of them is
+/// slow. Empty where there is none, or after fewer than ten steps.
+std::string straggler_in(const RanksReport& ranks);
+
 /// One pass over the test set, or the validation set.
 struct EvalReport {
   std::int64_t epoch = 0;  ///< epochs trained
@@ -146,6 +169,34 @@ class Observer {
   virtual void on_ranks(const RanksReport&) {}    ///< every hundred steps and at the end, where several workers join
   virtual void on_ledger(const LedgerReport&) {}  ///< with `ledger`, after every evaluation
   virtual void on_end(const RunSummary&) {}
+};
+
+/// Passes each report on to several observers, in their order. Meanwhile this rank is busy, for they may write to a
+/// slow disk, or export a model.
+class Observers final : public Observer {
+ public:
+  void add(std::shared_ptr<Observer> one) { all_.push_back(std::move(one)); }
+  bool empty() const { return all_.empty(); }
+  const RunInfo& info() const { return info_; }  ///< of the run that was begun last
+
+  void on_start(const RunInfo& r) override { tell(&Observer::on_start, info_ = r); }
+  void on_step(const StepReport& r) override { tell(&Observer::on_step, r); }
+  void on_eval(const EvalReport& r) override { tell(&Observer::on_eval, r); }
+  void on_test(const EvalReport& r) override { tell(&Observer::on_test, r); }
+  void on_ranks(const RanksReport& r) override { tell(&Observer::on_ranks, r); }
+  void on_ledger(const LedgerReport& r) override { tell(&Observer::on_ledger, r); }
+  void on_end(const RunSummary& r) override { tell(&Observer::on_end, r); }
+
+ private:
+  template <class Report>
+  void tell(void (Observer::*on)(const Report&), const Report& report) {
+    for (const std::shared_ptr<Observer>& one : all_) {
+      const dist::Busy busy(dist::Busy::With::files, "writes its report");
+      ((*one).*on)(report);
+    }
+  }
+  std::vector<std::shared_ptr<Observer>> all_;
+  RunInfo info_;
 };
 
 }  // namespace laconic

@@ -6,9 +6,7 @@
 #include "core/base/clock.h"
 #include "dist/engine/engine.h"
 #include "dist/method/method.h"
-#include "dist/trainer/observers.h"
 #include "dist/trainer/report.h"
-#include "dist/trainer/straggler.h"
 #include "dist/world.h"
 
 namespace laconic {

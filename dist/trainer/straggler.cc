@@ -1,4 +1,4 @@
-#include "dist/trainer/straggler.h"
+#include "dist/trainer/report.h"
 
 #include <fmt/format.h>
 

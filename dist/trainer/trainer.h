@@ -3,21 +3,16 @@
 #include <optional>
 #include <string>
 
-#include "core/parameter.h"
-#include "dist/method/method.h"
-#include "dist/trainer/options.h"
-#include "dist/trainer/report.h"
-#include "dist/trainer/workload.h"
-#include "dist/world.h"
+#include "core/base/clock.h"
+#include "dist/trainer/setup.h"
+#include "dist/trainer/step_figures.h"
+#include "dist/trainer/step_watch.h"
 
 namespace laconic {
 
-class Observers;  // observers.h
-struct Setup;     // setup.h
-class Training;   // training.h
-
-/// Trains a workload: one per rank, on its compute thread. It knows no method by its name: what a method does is in the
-/// object that it is given.
+/// Trains a workload: one per rank, on its compute thread. It is set up when it is made; then it loops over load, forward,
+/// backward, finish, report, and between steps over evaluation and checkpoints. It knows no method by its name: what a
+/// method does is in the object that it is given.
 ///
 /// Workers make one. Dedicated servers call serve() instead (servers.h).
 ///
@@ -41,30 +36,61 @@ class Trainer {
   /// By an allreduce.
   Trainer(dist::Worker& worker, Workload& workload, TrainerOptions options, Observer* observer = nullptr)
       : Trainer(worker, workload, dist::method("allreduce"), std::move(options), observer) {}
-  ~Trainer();
 
   /// Trains to the end, evaluates in between, and saves. May be called once.
   RunSummary run();
   /// Flushes and evaluates on all ranks; the figures are the same on every rank.
-  EvalReport evaluate();
+  EvalReport evaluate() { return *evaluate(false, false); }
   /// Evaluates on the test set, if the workload keeps one for the end.
-  std::optional<EvalReport> evaluate_at_the_end();
+  std::optional<EvalReport> evaluate_at_the_end() { return evaluate(true, false); }
   /// Writes weights and a checkpoint of the present state. All ranks call it.
   void save();
 
-  std::int64_t step() const;  ///< updates made since the start of training
-  const ParameterArena& arena() const;
-  const dist::Plan& plan() const;
+  std::int64_t step() const { return now_.step; }  ///< updates made since the start of training
+  const ParameterArena& arena() const { return *s_.arena; }
+  const dist::Plan& plan() const { return s_.plan; }
   /// The one that was given, or what was chosen with the plan (TrainerOptions::allowed).
-  const dist::Method& method() const;
-  RunInfo info() const;
+  const dist::Method& method() const { return *s_.method; }
+  RunInfo info() const { return s_.info(); }
   /// Describes what travels how, memory, and bytes per step, for `dry-run`.
-  std::string description() const;
+  std::string description() const { return s_.description(); }
 
  private:
-  std::unique_ptr<Observers> observers_;
-  std::unique_ptr<Setup> setup_;
-  std::unique_ptr<Training> training_;
+  struct Batches;
+  Batches batches_of_step() const;
+  void train_step();
+  bool train_micro_batch(const Share& share, double weight, bool last, StepFigures::Step& step);
+  void begin_step(const Batches& batches, double weight, StepFigures::Step& step);
+  void end_step(StepFigures::Step& step);
+  Share load_data(StepFigures::Step& step);
+  bool finite_everywhere(float loss);
+  void flush();
+
+  void begin_steps();  // between_steps.cc, as are the next ones
+  void end_epoch_or_period();
+  /// Returns nothing if there is no such set, or if a stop came where the evaluation `may_stop`.
+  std::optional<EvalReport> evaluate(bool at_the_end, bool may_stop);
+  void evaluate_if_due();
+  void complete_and_tell(EvalReport& report, bool at_the_end);
+  bool evaluate_what_is_left();
+  void complete_summary();
+  void begin_save(bool while_training);
+  void finish_saving();
+  void tell_of_a_long_warm_up() const;
+  bool stopping() const { return stopped_ || figures_.stop_requested(); }
+  double seconds() const { return seconds_before_ + seconds_since(run_start_); }  // since the start of training
+
+  Setup s_;
+  Observers observers_;  // rank 0's; on other ranks there are none
+  TrainingState& now_;
+  RunSummary summary_;
+  StepFigures figures_;
+  StepLosses losses_;                // empty on the CPU
+  StepMemory memory_;                // rank 0 looks
+  std::optional<TraceSpans> spans_;  // while a trace is drawn
+  bool stopped_ = false;             // an evaluation
+  const double seconds_before_;      // of earlier runs of a resumed training
+  Clock::time_point run_start_ = Clock::now();
 };
 
 }  // namespace laconic

@@ -17,7 +17,6 @@
 #include "apps/look/log_file.h"
 #include "apps/launch/mpirun.h"
 #include "apps/training/options.h"
-#include "apps/training/presets.h"
 #include "apps/bench/layers.h"
 #include "apps/simulate/options.h"
 #include "apps/common/text.h"
