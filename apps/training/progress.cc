@@ -32,10 +32,15 @@ std::string bar(double done, int columns, bool utf8) {
   return text;
 }
 
-std::string quality(const EvalReport& eval, const char* of) {
-  if (!eval.metrics.empty()) return fmt::format("{} {} {:.4g}", of, eval.metrics[0].first, eval.metrics[0].second);
-  return eval.perplexity ? fmt::format("{} perplexity {:.2f}", of, *eval.perplexity)
-                         : fmt::format("test accuracy {:.2f} %", 100 - eval.top1_error);
+Quality quality_of(const EvalReport& eval, const std::string& set) {
+  if (!eval.metrics.empty()) return {set + " " + eval.metrics[0].first, "", eval.metrics[0].second};
+  if (eval.perplexity) return {set + " perplexity", "", *eval.perplexity};
+  return {"test accuracy", " %", 100 - eval.top1_error};
+}
+
+std::string quality(const EvalReport& eval, const char* set) {
+  const Quality q = quality_of(eval, set);
+  return q.what + (eval.metrics.empty() ? fmt::format(" {:.2f}{}", q.value, q.unit) : fmt::format(" {:.4g}", q.value));
 }
 
 const char* samples_of(const RunInfo& info) { return info.words_per_step > 0 ? "tokens" : info.unit.c_str(); }
@@ -163,6 +168,8 @@ void Progress::on_test(const EvalReport& eval) {
   clear();
   out_ << fmt::format("{}, loss {:.4f}\n", quality(eval, "test"), eval.loss) << std::flush;
 }
+
+Quality quality(const RunSummary& s) { return s.test ? quality_of(*s.test, "test") : quality_of(*s.last_eval, "validation"); }
 
 std::string result_line(const RunInfo& info, const RunSummary& summary) {
   std::string text;

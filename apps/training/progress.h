@@ -54,6 +54,15 @@ class Progress final : public Observer {
   bool line_open_ = false;  // a redrawn line is on the screen
 };
 
+/// The figure that a run is known by: "test perplexity", "", 82.1
+struct Quality {
+  std::string what;
+  const char* unit;
+  double value;
+};
+/// Returns the figure of the test at the end, or else of the last validation. One of them was made.
+Quality quality(const RunSummary& summary);
+
 /// "test accuracy 90.68 % after 9380 steps in 13.3 s, 47.3 k images/s"; of an evaluation alone "test accuracy 90.68 %,
 /// loss 0.2526"
 std::string result_line(const RunInfo& info, const RunSummary& summary);

@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <vector>
 
 #include "apps/training/device_options.h"
 #include "apps/training/interrupts.h"
 #include "apps/training/outputs.h"
+#include "apps/training/progress.h"
 #include "apps/launch/mpirun.h"
 #include "apps/look/json_log.h"
 #include "apps/common/machine.h"
@@ -77,10 +79,7 @@ class TraceKeeper final : public Observer {
 void write_trace(Trace& trace, dist::Worker& worker, const std::string& path) {
   worker.engine.set_trace(nullptr);
   if (dist::ranks_under_mpirun() == 0) {
-    worker.engine.run("meeting before the trace is written", [](dist::Communicator& comm) -> dist::Task<> {
-      std::vector<double> nothing{0.0};
-      co_await dist::sum_over_ranks(comm, slice(nothing));
-    });
+    meet(worker.engine, "meeting before the trace is written", "");
     if (worker.rank == 0) trace.write(path);
     return;
   }
@@ -108,10 +107,8 @@ void print_link(const TrainOptions& o, const dist::LinkUse& use) {
 
 /// Whether an interrupt has come to any rank: all of them learn the same.
 bool interrupt_came_to_any(dist::Worker& worker) {
-  std::vector<double> came{interrupt_came() ? 1.0 : 0.0};
-  worker.engine.run("whether to go on with the next seed",
-                    [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(came)); });
-  return came[0] > 0;
+  const auto all = meet(worker.engine, "whether to go on with the next seed", interrupt_came() ? "came" : "");
+  return std::ranges::any_of(all, [](const std::string& rank) { return !rank.empty(); });
 }
 
 /// Tells how much of what travels is the plan's: all of it, or a part; or that nothing travels.
@@ -198,18 +195,6 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
   return summary;
 }
 
-/// The figure that runs with several seeds are compared by.
-struct Quality {
-  std::string what;  // as Progress calls it
-  const char* unit;
-  double value;
-};
-Quality quality(const std::string& of, const EvalReport& r) {
-  if (r.perplexity) return {of + " perplexity", "", *r.perplexity};
-  if (!r.metrics.empty()) return {of + " " + r.metrics[0].first, "", r.metrics[0].second};
-  return {"test accuracy", " %", 100 - r.top1_error};
-}
-
 void print_qualities(const std::vector<Quality>& results) {
   std::vector<double> values;
   for (const Quality& q : results) values.push_back(q.value);
@@ -250,10 +235,7 @@ int run_training(const TrainOptions& options, Task& task) {
     Outputs outputs(o, speaks);
     const RunSummary summary = train_once(o, task, outputs.observers(), interrupted);
     stopped = !summary.stopped.empty() || (interrupted && run + 1 < options.repeat);
-    if (summary.test)
-      results.push_back(quality("test", *summary.test));
-    else if (summary.last_eval)
-      results.push_back(quality("validation", *summary.last_eval));
+    if (summary.test || summary.last_eval) results.push_back(quality(summary));
     outputs.finish(summary);
   }
   if (speaks && options.repeat > 1 && !(options.quiet && options.json) && !results.empty()) print_qualities(results);
@@ -279,15 +261,9 @@ class OwnTask final : public Task {
 
 std::unique_ptr<Task> make_task(const Program& program, const TrainOptions& options) {
   if (program.task) return std::make_unique<OwnTask>(program);
-  switch (program.reads) {
-    case Program::Reads::photographs:
-      return make_photo_task(options);
-    case Program::Reads::text:
-    case Program::Reads::blocks:
-      return make_language_task(options);
-    default:
-      return make_image_task(program, options);
-  }
+  if (program.reads == Program::Reads::images) return make_image_task(program, options);
+  if (program.reads == Program::Reads::photographs) return make_photo_task(options);
+  return make_language_task(options);
 }
 
 }  // namespace

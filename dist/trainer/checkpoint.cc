@@ -220,14 +220,10 @@ void CheckpointStore::require_nothing_saved(const std::string& directory) {
                       " holds weights of a training (`save`): choose another folder, or add `overwrite`");
 }
 
-CheckpointStore::Sign::Sign(const CheckpointStore& store, const std::string& name) : path_(store.sign_path(name)) {
-  std::ofstream file(path_);
-  require<DataError>(file.good(), path_, ": cannot be written. Check the path of `save`.");
-}
-
-CheckpointStore::Sign::~Sign() {
-  std::error_code no_matter;
-  fs::remove(path_, no_matter);
+std::shared_ptr<void> CheckpointStore::sign(const std::string& name) const {
+  const std::string path = sign_path(name);
+  require<DataError>(std::ofstream(path).good(), path, ": cannot be written. Check the path of `save`.");
+  return {nullptr, [path, ignored = std::error_code()](void*) mutable { fs::remove(path, ignored); }};
 }
 
 bool CheckpointStore::has_sign(const std::string& name) const {

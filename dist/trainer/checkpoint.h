@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -79,17 +80,9 @@ class CheckpointStore {
   /// From now on this is the folder of the training that has claimed it. On rank 0.
   void begin();
 
-  /// A file in the folder, while this lives, by which others find out whether theirs is the same. throws DataError
-  class Sign {
-   public:
-    Sign(const CheckpointStore& store, const std::string& name);
-    Sign(const Sign&) = delete;
-    Sign& operator=(const Sign&) = delete;
-    ~Sign();
-
-   private:
-    std::string path_;
-  };
+  /// Makes a file in the folder by which others find out whether theirs is the same. It goes with what is returned.
+  /// throws DataError
+  std::shared_ptr<void> sign(const std::string& name) const;
   bool has_sign(const std::string& name) const;
 
   std::string weights_path() const { return directory_ + "/weights.safetensors"; }

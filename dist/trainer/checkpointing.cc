@@ -153,8 +153,7 @@ void Checkpointing::claim(const std::string& fingerprint) {
 void Checkpointing::require_one_folder() {
   if (dist::ranks_under_mpirun() == 0) return;
   const std::string sign = meet(worker_.engine, "naming of a sign", run_)[0];
-  std::optional<CheckpointStore::Sign> mine;
-  if (worker_.rank == 0) mine.emplace(*store_, sign);
+  const std::shared_ptr<void> mine = worker_.rank == 0 ? store_->sign(sign) : nullptr;
   meet(worker_.engine, "meeting before looking for it", "");
   char host[256] = "";
   if (!store_->has_sign(sign)) ::gethostname(host, sizeof host - 1);

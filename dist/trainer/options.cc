@@ -50,7 +50,7 @@ std::string run_fingerprint(const TrainerOptions& o) {
       "\ntrace=", given(o.trace != nullptr), "\ndump-gradients=", given(!o.dump_gradients.empty()), o.told_alike);
 }
 
-void require_sense(const TrainerOptions& o, const dist::Method& method, int servers) {
+const TrainerOptions& require_sense(const TrainerOptions& o, const dist::Method& method, int servers) {
   require<UsageError>(
       o.accumulate >= 1 && o.epoch_steps.value_or(1) >= 1 && (!o.save_every || o.save_every->count >= 1),
       "`accumulate`, `epoch-steps` and `save-every` count from 1: give at least that");
@@ -58,6 +58,7 @@ void require_sense(const TrainerOptions& o, const dist::Method& method, int serv
                       " goes by the loss of every epoch: leave `eval-every` at 1.");
   require<UsageError>(method.traits().servers || servers == 0, "`sync` ", method.name(), " has no use for ", servers,
                       " servers (`servers`): leave them out, or take `sync` ps");
+  return o;
 }
 
 }  // namespace laconic

@@ -94,7 +94,8 @@ std::string fingerprint(const dist::Method& method, const TrainerOptions& option
 /// Lists what else they must have been told alike, each line behind a "\n". A resumed run may change it.
 std::string run_fingerprint(const TrainerOptions& options);
 
-/// throws UsageError for options that make no sense together, or with this method and so many dedicated servers
-void require_sense(const TrainerOptions& options, const dist::Method& method, int servers);
+/// Returns the options.
+/// throws UsageError if they make no sense together, or with this method and this number of dedicated servers
+const TrainerOptions& require_sense(const TrainerOptions& options, const dist::Method& method, int servers);
 
 }  // namespace laconic

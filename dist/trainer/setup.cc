@@ -13,11 +13,6 @@
 namespace laconic {
 namespace {
 
-TrainerOptions sensible(TrainerOptions o, const dist::Method& method, int servers) {
-  require_sense(o, method, servers);
-  return o;
-}
-
 /// What made a parameter no number in the last update, as far as it is known, and what helps.
 std::string cause(const Setup& s, const Parameter& p) {
   const bool brought_finite = s.probes && s.probes->saw_finite(p);
@@ -30,12 +25,12 @@ std::string cause(const Setup& s, const Parameter& p) {
 }  // namespace
 
 Setup::Setup(dist::Worker& its_worker, Workload& its_workload, std::shared_ptr<const dist::Method> its_method,
-             TrainerOptions options)
+             const TrainerOptions& options)
     : worker(its_worker),
       workload(its_workload),
       method(std::move(its_method)),
       is(method->traits()),
-      o(sensible(std::move(options), *method, worker.servers())),
+      o(require_sense(options, *method, worker.servers())),
       bytes_before(worker.engine.counters().sent.bytes),
       timetable(o, workload, worker.size),
       facts(facts_of(o, worker.size, worker.servers(), timetable.steps_per_epoch())) {

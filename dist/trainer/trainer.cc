@@ -7,8 +7,8 @@
 namespace laconic {
 
 Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const dist::Method> method,
-                 TrainerOptions options, Observer* observer)
-    : s_(worker, workload, std::move(method), std::move(options)),
+                 const TrainerOptions& options, Observer* observer)
+    : s_(worker, workload, std::move(method), options),
       now_(s_.now),
       figures_(s_.worker, s_.is, summary_, observers_),
       losses_(s_.o.device),

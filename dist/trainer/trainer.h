@@ -31,11 +31,11 @@ namespace laconic {
 class Trainer {
  public:
   /// Initialises or loads the model and makes all ranks equal. `observer` (may be null) is told by rank 0 only.
-  Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const dist::Method> method, TrainerOptions options,
-          Observer* observer = nullptr);
+  Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const dist::Method> method,
+          const TrainerOptions& options, Observer* observer = nullptr);
   /// By an allreduce.
-  Trainer(dist::Worker& worker, Workload& workload, TrainerOptions options, Observer* observer = nullptr)
-      : Trainer(worker, workload, dist::method("allreduce"), std::move(options), observer) {}
+  Trainer(dist::Worker& worker, Workload& workload, const TrainerOptions& options, Observer* observer = nullptr)
+      : Trainer(worker, workload, dist::method("allreduce"), options, observer) {}
 
   /// Trains to the end, evaluates in between, and saves. May be called once.
   RunSummary run();
