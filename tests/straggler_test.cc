@@ -1,9 +1,8 @@
-#include "dist/trainer/report.h"
-
 #include <gtest/gtest.h>
 
 #include <thread>
 
+#include "dist/trainer/report.h"
 #include "tests/training.h"
 
 namespace laconic {

@@ -169,7 +169,9 @@ void Progress::on_test(const EvalReport& eval) {
   out_ << fmt::format("{}, loss {:.4f}\n", quality(eval, "test"), eval.loss) << std::flush;
 }
 
-Quality quality(const RunSummary& s) { return s.test ? quality_of(*s.test, "test") : quality_of(*s.last_eval, "validation"); }
+Quality quality(const RunSummary& s) {
+  return s.test ? quality_of(*s.test, "test") : quality_of(*s.last_eval, "validation");
+}
 
 std::string result_line(const RunInfo& info, const RunSummary& summary) {
   std::string text;

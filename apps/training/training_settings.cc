@@ -39,8 +39,7 @@ int type_of_service(const std::string& text, const std::string& option) {
 }
 
 void add_photo_settings(Settings& s, TrainOptions& o) {
-  s.value("image-size", "S", "pixels of a side that the model sees [its own]",
-          [&o](const std::string& text, const std::string& where) { o.image_size = whole<int>(text, where, 1); });
+  s.whole_number<int>("image-size", "S", o.image_size, 1, "pixels of a side that the model sees [its own]", false);
   s.value("color-jitter", "B[,C[,S]]", "brightness, contrast and saturation vary by so much,\nas 0.4,0.4,0.4",
           [&o](const std::string& text, const std::string& where) {
             float* const all[] = {&o.colors.brightness, &o.colors.contrast, &o.colors.saturation};

@@ -1,6 +1,7 @@
 // What a training does between steps and at its end: evaluation, checkpoints, its summary.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "dist/collective/meeting.h"
@@ -58,12 +59,49 @@ std::optional<EvalReport> Trainer::evaluate(bool at_the_end, bool may_stop) {
   const Trace::Span span("evaluation", "evaluation");
   if (spans_) spans_->draw(false);  // one span for all of it
   s_.servers->tell({.kind = dist::Command::Kind::rest});
-  const Stop never;
-  const std::optional<EvalReport> report = evaluated(s_, at_the_end, may_stop ? s_.o.stop_requested : never,
-                                                     [&](EvalReport& seen) { complete_and_tell(seen, at_the_end); });
+  std::optional<EvalReport> report;
+  {
+    const EvaluatedModel model(s_);
+    report = measured(at_the_end, may_stop);
+    if (report) complete_and_tell(*report, at_the_end);
+  }
   stopped_ |= !report;
   if (spans_) spans_->draw(true);
   if (s_.worker.rank == 0) memory_.between_steps();
+  return report;
+}
+
+/// What the model as it is makes of the worker's share of a test set, added up over all workers: the same on every
+/// worker. Nothing, on all of them, if a worker left its share for a stop.
+/// throws DataError  nothing could be read
+std::optional<EvalReport> Trainer::measured(bool at_the_end, bool may_stop) const {
+  // No worker waits for another before all have ended, so each may leave its share when it hears of a stop.
+  bool left = false;
+  const Stop leaves = [&] { return left = left || (may_stop && s_.o.stop_requested && s_.o.stop_requested()); };
+  Workload& workload = s_.workload;
+  const std::optional<double> drift = s_.strategy->drift();
+  EvalSums sums = at_the_end ? workload.evaluate_at_the_end(leaves) : workload.evaluate(leaves);
+  std::vector<double> all{sums.samples,    sums.loss,        sums.wrong_top1,
+                          sums.wrong_top5, left ? 1.0 : 0.0, drift.value_or(0)};
+  const std::vector<std::string> names = workload.metrics();
+  const std::size_t first_metric = all.size();
+  sums.metrics.resize(names.size());
+  all.insert(all.end(), sums.metrics.begin(), sums.metrics.end());
+  sum_over_workers(s_.worker, "sum of the evaluation", all);
+  if (all[4] > 0) return std::nullopt;
+  RunInfo info;
+  workload.describe(info);
+  require<DataError>(all[0] > 0 || info.test_samples == 0, info.data,
+                     ": nothing to evaluate by could be read (`data`). The warnings above say why.");
+  const double n = std::max(1.0, all[0]);
+  EvalReport report;
+  report.samples = static_cast<std::int64_t>(all[0]);
+  report.loss = all[1] / n;
+  report.top1_error = 100 * all[2] / n;
+  if (workload.measures_perplexity()) report.perplexity = std::exp(report.loss);
+  if (workload.has_top5()) report.top5_error = 100 * all[3] / n;
+  for (std::size_t i = 0; i < names.size(); ++i) report.metrics.emplace_back(names[i], all[first_metric + i] / n);
+  if (drift) report.drift = all[5] / s_.worker.size;
   return report;
 }
 

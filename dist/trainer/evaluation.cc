@@ -1,8 +1,5 @@
 #include "dist/trainer/evaluation.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "dist/collective/meeting.h"
 #include "dist/trainer/setup.h"
 
@@ -50,40 +47,6 @@ EvaluatedModel::~EvaluatedModel() noexcept(false) {
   } catch (...) {
     if (std::uncaught_exceptions() == errors_) throw;  // else the first error is the one to tell
   }
-}
-
-std::optional<EvalReport> evaluated(const Setup& s, bool at_the_end, const Stop& stop,
-                                    const std::function<void(EvalReport&)>& seen) {
-  // No worker waits for another before all have ended, so each may leave its share when it hears of a stop.
-  bool left = false;
-  const Stop leaves = [&] { return left = left || (stop && stop()); };
-  Workload& workload = s.workload;
-  const EvaluatedModel model(s);
-  const std::optional<double> drift = s.strategy->drift();
-  EvalSums sums = at_the_end ? workload.evaluate_at_the_end(leaves) : workload.evaluate(leaves);
-  std::vector<double> all{sums.samples,    sums.loss,        sums.wrong_top1,
-                          sums.wrong_top5, left ? 1.0 : 0.0, drift.value_or(0)};
-  const std::vector<std::string> names = workload.metrics();
-  const std::size_t first_metric = all.size();
-  sums.metrics.resize(names.size());
-  all.insert(all.end(), sums.metrics.begin(), sums.metrics.end());
-  sum_over_workers(s.worker, "sum of the evaluation", all);
-  if (all[4] > 0) return std::nullopt;
-  RunInfo info;
-  workload.describe(info);
-  require<DataError>(all[0] > 0 || info.test_samples == 0, info.data,
-                     ": nothing to evaluate by could be read (`data`). The warnings above say why.");
-  const double n = std::max(1.0, all[0]);
-  EvalReport report;
-  report.samples = static_cast<std::int64_t>(all[0]);
-  report.loss = all[1] / n;
-  report.top1_error = 100 * all[2] / n;
-  if (workload.measures_perplexity()) report.perplexity = std::exp(report.loss);
-  if (workload.has_top5()) report.top5_error = 100 * all[3] / n;
-  for (std::size_t i = 0; i < names.size(); ++i) report.metrics.emplace_back(names[i], all[first_metric + i] / n);
-  if (drift) report.drift = all[5] / s.worker.size;
-  seen(report);
-  return report;
 }
 
 }  // namespace laconic

@@ -1,13 +1,11 @@
 #pragma once
 #include <exception>
-#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "dist/method/strategy.h"
-#include "dist/trainer/report.h"
-#include "dist/trainer/workload.h"
+#include "layers/module.h"
 #include "dist/world.h"
 
 namespace laconic {
@@ -57,14 +55,5 @@ class EvaluatedModel {
   bool kept_ = false;
   const int errors_ = std::uncaught_exceptions();
 };
-
-/// Evaluates on all workers, each a share. Returns loss, errors or perplexity, and drift, the same on every worker;
-/// nothing, on all workers, if a worker left its share for a stop. All workers call it at once, after a flush.
-///   at_the_end : on the test set that the workload keeps for the end
-///   stop       : of this worker; may be null
-///   seen       : is called with the report while the model still is what was evaluated
-///   throws DataError  nothing could be read
-std::optional<EvalReport> evaluated(const Setup& setup, bool at_the_end, const Stop& stop,
-                                    const std::function<void(EvalReport&)>& seen);
 
 }  // namespace laconic

@@ -1,10 +1,10 @@
-#include "dist/trainer/report.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
 #include <vector>
+
+#include "dist/trainer/report.h"
 
 namespace laconic {
 namespace {

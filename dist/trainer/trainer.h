@@ -10,9 +10,9 @@
 
 namespace laconic {
 
-/// Trains a workload: one per rank, on its compute thread. It is set up when it is made; then it loops over load, forward,
-/// backward, finish, report, and between steps over evaluation and checkpoints. It knows no method by its name: what a
-/// method does is in the object that it is given.
+/// Trains a workload: one per rank, on its compute thread. It is set up when it is made; then it loops over load,
+/// forward, backward, finish, report, and between steps over evaluation and checkpoints. It knows no method by its
+/// name: what a method does is in the object that it is given.
 ///
 /// Workers make one. Dedicated servers call serve() instead (servers.h).
 ///
@@ -71,6 +71,7 @@ class Trainer {
   /// Returns nothing if there is no such set, or if a stop came where the evaluation `may_stop`.
   std::optional<EvalReport> evaluate(bool at_the_end, bool may_stop);
   void evaluate_if_due();
+  std::optional<EvalReport> measured(bool at_the_end, bool may_stop) const;
   void complete_and_tell(EvalReport& report, bool at_the_end);
   bool evaluate_what_is_left();
   void complete_summary();
