@@ -32,14 +32,14 @@ std::string bar(double done, int columns, bool utf8) {
   return text;
 }
 
-Quality quality_of(const EvalReport& eval, const std::string& set) {
+Quality quality_on(const EvalReport& eval, const std::string& set) {
   if (!eval.metrics.empty()) return {set + " " + eval.metrics[0].first, "", eval.metrics[0].second};
   if (eval.perplexity) return {set + " perplexity", "", *eval.perplexity};
   return {"test accuracy", " %", 100 - eval.top1_error};
 }
 
 std::string quality(const EvalReport& eval, const char* set) {
-  const Quality q = quality_of(eval, set);
+  const Quality q = quality_on(eval, set);
   return q.what + (eval.metrics.empty() ? fmt::format(" {:.2f}{}", q.value, q.unit) : fmt::format(" {:.4g}", q.value));
 }
 
@@ -170,7 +170,7 @@ void Progress::on_test(const EvalReport& eval) {
 }
 
 Quality quality(const RunSummary& s) {
-  return s.test ? quality_of(*s.test, "test") : quality_of(*s.last_eval, "validation");
+  return s.test ? quality_on(*s.test, "test") : quality_on(*s.last_eval, "validation");
 }
 
 std::string result_line(const RunInfo& info, const RunSummary& summary) {
