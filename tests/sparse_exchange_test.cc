@@ -97,7 +97,7 @@ TEST(SparseWire, ReadsWhatItHasWritten) {
 /// A coroutine begins when it is first asked to go on: what says where the chosen lie may be gone by then.
 TEST(Carry, PacksWhatWasChosenWhenItGoesOn) {
   const Elements e = some_elements(3000, 40, 0);
-  Carry carry({.method = "a method", .parameter = "w", .choice = "exact", .elements = 3000});
+  Carry carry({.method = "a method", .parameter = "w", .elements = 3000});
   auto chosen = std::make_unique<Chosen>(
       Chosen{.indices = slice(e.indices), .values = slice(e.values), .count = 40, .most = 40});
   Steps packing = carry.pack(*chosen);

@@ -162,7 +162,7 @@ void SparseExchange::check(const TrainingFacts& f) const {
                       "strom sends what reaches a threshold (`threshold`): give one above 0, as `threshold` 0.01");
   require<UsageError>(m.has_density || warmup_of(m, o).kind != Warmup::Kind::ramp, m.name,
                       " has no density that could fall (`warmup` ramp): take `warmup` dense:E");
-  const Dispatch d = dispatch_of(m, o);
+  const Dispatch d = dispatch_of(m, o, f);
   if (d.kind == Dispatch::Kind::automatic && dense_below_given_)
     refuse("`selector` auto says which parameters travel whole", "`dense-below`", "leave one of the two out");
   if (!by_setting(m) || d.kind != Dispatch::Kind::fixed) return;
