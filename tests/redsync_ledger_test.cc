@@ -20,7 +20,7 @@ TEST(RedSync, StatesTheBytesThatItHandsToTheNetwork) {
     w.engine.run("sum", [&](Communicator& comm) { return sum_over_ranks(comm, slice(sum)); });
     if (w.rank == 0) {
       after = static_cast<std::uint64_t>(sum[0] / 40);
-      SparseExchange method(*sparse_method(s.sync));
+      RedSyncMethod method(*sparse_method(s.sync));
       method.options = s.sparse;
       expected = method.expected_bytes(t.sync->plan(), t.arena.parameters(), {.workers = 4}).value();
     }

@@ -70,7 +70,7 @@ TEST(Warmup, FallsByEqualFactorsOrIsDense) {
 
 std::string refusal(const std::string& sync, const SparseOptions& options) {
   try {
-    SparseExchange method(*sparse_method(sync));
+    RedSyncMethod method(*sparse_method(sync));
     method.options = options;
     method.check({});
   } catch (const UsageError& e) {

@@ -16,7 +16,7 @@ template <class Own>
 const Own& of(const TrainOptions& o) {
   return dynamic_cast<const Own&>(*o.method);
 }
-using dist::SparseExchange, dist::ServedMethod;
+using dist::RedSyncMethod, dist::ServedMethod;
 using testing::EndsWith;
 
 TEST(Options, CodecsOnTheWayToServersAndBack) {
@@ -59,7 +59,7 @@ TEST(Options, OfStrategiesThatSendLittleAreRead) {
                                 "delta",      "--ledger", "--dump-gradients", "dump",
                                 "--workers",  "2",        "--link",           "100mbit,1ms"});
   EXPECT_EQ(o.sync, "redsync");
-  const dist::SparseOptions& sparse = of<SparseExchange>(o).options;
+  const dist::SparseOptions& sparse = of<RedSyncMethod>(o).options;
   EXPECT_DOUBLE_EQ(sparse.density, 0.01);
   EXPECT_EQ(sparse.selector, "search");
   EXPECT_TRUE(sparse.quantised && sparse.delta);
@@ -69,12 +69,12 @@ TEST(Options, OfStrategiesThatSendLittleAreRead) {
   EXPECT_EQ(o.trainer.ledger_every, 100);
   EXPECT_EQ(o.trainer.dump_gradients, "dump");
   const TrainOptions plain = parse({"--sync", "redsync"});
-  const dist::SparseOptions& d = of<SparseExchange>(plain).options;
+  const dist::SparseOptions& d = of<RedSyncMethod>(plain).options;
   EXPECT_DOUBLE_EQ(d.density, 0.001);
   EXPECT_EQ(d.selector, "paper");
   EXPECT_TRUE(d.feedback && d.masking);
   EXPECT_FALSE(d.quantised || d.delta || d.warmup || plain.trainer.ledger_every);
-  EXPECT_DOUBLE_EQ(of<SparseExchange>(parse({"--sync", "strom", "--threshold", "0.5"})).options.threshold, 0.5);
+  EXPECT_DOUBLE_EQ(of<RedSyncMethod>(parse({"--sync", "strom", "--threshold", "0.5"})).options.threshold, 0.5);
   EXPECT_EQ(parse({"--sync", "dgc", "--ledger", "7"}).trainer.ledger_every, 7);
 }
 

@@ -106,6 +106,31 @@ std::vector<std::unique_ptr<Line>> lines(Device device, const std::vector<std::s
   return all;
 }
 
+/// What is timed of each codec. Each line learns where its contenders begin, behind a copy.
+std::vector<Contender> contenders_of(const std::vector<std::unique_ptr<Line>>& lines, Slice<float> in, Slice<float> out,
+                                     Slice<float> sum, const std::function<void()>& reset, int rounds) {
+  std::vector<Contender> all;
+  for (const auto& line : lines) {
+    Line& l = *line;
+    constexpr int kFew = 3;
+    const int most = l.adds() && l.isa != Isa::portable ? rounds : std::min(rounds, kFew);
+    l.first = all.size() + 1;
+    const auto add = [&](const std::function<void()>& run, std::function<void()> before) {
+      const auto restricted = [run, isa = l.isa] {
+        const Restricted only(isa);
+        run();
+      };
+      all.push_back({.name = l.name, .run = restricted, .before = std::move(before), .most_rounds = most});
+    };
+    add([&l, in] { l.payload.clear(), l.codec->encode(in, {}, l.payload); }, nullptr);
+    add([&l, out] { l.codec->decode(l.payload.slice(), out); }, nullptr);
+    if (!l.adds()) continue;
+    add([&l, sum] { l.codec->decode_add(l.payload.slice(), sum); }, reset);
+    add([&l, sum] { l.again.clear(), l.codec->decode_add_encode(l.payload.slice(), sum, {}, l.again); }, reset);
+  }
+  return all;
+}
+
 Bench::Json bench_data(const Bench& bench, const std::string& data, std::int64_t elements, int rounds,
                        const std::vector<std::string>& only) {
   const Device device = bench.device;
@@ -123,29 +148,8 @@ Bench::Json bench_data(const Bench& bench, const std::string& data, std::int64_t
   };
   reset();
 
-  std::vector<Contender> all;
   const auto lines = laconic::lines(device, only);
-  for (const auto& line : lines) {
-    Line& l = *line;
-    constexpr int kFew = 3;
-    const int most = l.adds() && l.isa != Isa::portable ? rounds : std::min(rounds, kFew);
-    l.first = all.size() + 1;  // behind the copy
-    const auto add = [&](std::function<void()> run, std::function<void()> before) {
-      all.push_back({.name = l.name,
-                     .run =
-                         [run = std::move(run), isa = l.isa] {
-                           const Restricted restricted(isa);
-                           run();
-                         },
-                     .before = std::move(before),
-                     .most_rounds = most});
-    };
-    add([&l, in] { l.payload.clear(), l.codec->encode(in, {}, l.payload); }, nullptr);
-    add([&l, out] { l.codec->decode(l.payload.slice(), out); }, nullptr);
-    if (!l.adds()) continue;
-    add([&l, sum] { l.codec->decode_add(l.payload.slice(), sum); }, reset);
-    add([&l, sum] { l.again.clear(), l.codec->decode_add_encode(l.payload.slice(), sum, {}, l.again); }, reset);
-  }
+  std::vector<Contender> all = contenders_of(lines, in, out, sum, reset, rounds);
   if (bench.on_gpu())
     beside_a_copy(all, x);
   else

@@ -54,8 +54,8 @@ std::vector<std::shared_ptr<Parameter>> parameters_of(const nlohmann::json& plan
 
 }  // namespace
 
-Exchange exchange_of(const nlohmann::json& described, const std::optional<dist::LinkSpec>& rate) {
-  Exchange e{described.value("workers", 1), rate, dist::overlap_named(described.value("overlap", "forward")),
+ExchangeFacts exchange_of(const nlohmann::json& described, const std::optional<dist::LinkSpec>& rate) {
+  ExchangeFacts e{described.value("workers", 1), rate, dist::overlap_named(described.value("overlap", "forward")),
              described.value("accumulate", 1)};
   if (const auto link = described.find("link"); link != described.end()) {
     e.link.emplace();
@@ -65,7 +65,7 @@ Exchange exchange_of(const nlohmann::json& described, const std::optional<dist::
   return e;
 }
 
-std::optional<dist::Replay> bound_of(const dist::LayerTimes& times, const std::string& plan, const Exchange& e,
+std::optional<dist::Replay> bound_of(const dist::LayerTimes& times, const std::string& plan, const ExchangeFacts& e,
                                      double compute_seconds) try {
   if (!e.link) return std::nullopt;
   const nlohmann::json json = json_from(plan, "a plan");

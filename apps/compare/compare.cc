@@ -284,7 +284,7 @@ class Comparison {
     const auto trial = std::ranges::find(trials_[s], "", &Trial::error);
     const auto times = layers(*trial, s);
     if (!times) return;
-    const Exchange exchange = exchange_of(plans_[s]->described, o_.rate);
+    const ExchangeFacts exchange = exchange_of(plans_[s]->described, o_.rate);
     if (const auto replay = bound_of(*times, plans_[s]->text, exchange, *row.compute_ms / 1e3)) {
       row.bound_ms = 1e3 * replay->step_seconds;
       row.exchange_ms = 1e3 * replay->exchange_seconds;

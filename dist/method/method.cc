@@ -56,7 +56,7 @@ Catalogue<Method>& methods() {
     std::vector<std::pair<std::string, Catalogue<Method>::Make>> list{{"none", make_none},
                                                                       {"allreduce", make_allreduce}};
     for (const SparseMethod& variant : sparse_methods())
-      list.emplace_back(variant.name, [&variant] { return std::make_unique<SparseExchange>(variant); });
+      list.emplace_back(variant.name, [&variant] { return std::make_unique<RedSyncMethod>(variant); });
     list.insert(list.end(), {{"powersgd", make_power_sgd},
                              {"signsgd", make_sign_sgd},
                              {"demo", make_demo},

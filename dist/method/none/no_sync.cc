@@ -47,7 +47,7 @@ void NoSync::flush() {
 namespace {
 
 /// Each worker trains by itself, and nothing travels: what computing takes alone.
-class NoExchange final : public Method {
+class NoSyncMethod final : public Method {
  public:
   std::string name() const override { return "none"; }
   std::string summary() const override { return "each worker trains by itself"; }
@@ -63,6 +63,6 @@ class NoExchange final : public Method {
 
 }  // namespace
 
-std::unique_ptr<Method> make_none() { return std::make_unique<NoExchange>(); }
+std::unique_ptr<Method> make_none() { return std::make_unique<NoSyncMethod>(); }
 
 }  // namespace laconic::dist

@@ -98,7 +98,7 @@ Density density_of(const SparseMethod& m, const SparseOptions& o, std::int64_t s
   };
 }
 
-void SparseExchange::settings(Settings& s) {
+void RedSyncMethod::settings(Settings& s) {
   SparseOptions& o = options;
   const bool has_indices = !traits_of(variant_).same_everywhere, by_selector = by_setting(variant_);
   s.group("Sending little (`sync` redsync and its neighbours)", Scope::exchange);
@@ -142,7 +142,7 @@ void SparseExchange::settings(Settings& s) {
         [&o] { return number_text(o.threshold); });
 }
 
-void SparseExchange::check(const TrainingFacts& f) const {
+void RedSyncMethod::check(const TrainingFacts& f) const {
   const SparseMethod& m = variant_;
   const SparseOptions& o = options;
   if (feedback_given_ && no_feedback_given_)
@@ -170,7 +170,7 @@ void SparseExchange::check(const TrainingFacts& f) const {
                       " is not for one value for all of a sign (`qrgc`): take `selector` search or paper");
 }
 
-Method::Traits SparseExchange::traits() const {
+Method::Traits RedSyncMethod::traits() const {
   // Without a density the gradients decide how much travels.
   return {.chooses = true,
           .limits_norm = true,
@@ -179,24 +179,24 @@ Method::Traits SparseExchange::traits() const {
           .keeps = "residual"};
 }
 
-void SparseExchange::shape(PlanOptions& plan, const TrainingFacts& facts) const {
+void RedSyncMethod::shape(PlanOptions& plan, const TrainingFacts& facts) const {
   plan.sparse = dispatch_of(variant_, options, facts);
 }
 
-std::unique_ptr<Strategy> SparseExchange::worker(WorkerSide side) const {
+std::unique_ptr<Strategy> RedSyncMethod::worker(WorkerSide side) const {
   require_choices(side.plan, [this](const Choice& choice) { return fits(variant_, choice); });
   Density density = density_of(variant_, options, side.facts.steps_per_epoch, side.facts.steps_ahead);
   return std::make_unique<RedSync>(std::move(side), variant_, options, std::move(density));
 }
 
-std::string SparseExchange::describe(const TrainingFacts&) const {
+std::string RedSyncMethod::describe(const TrainingFacts&) const {
   if (!variant_.has_density)
     return options.threshold > 0 ? fmt::format("{}, threshold {:g}", variant_.name, options.threshold) : variant_.name;
   return fmt::format("{}, {:g} %{}{}", variant_.name, 100 * options.density,
                      by_setting(variant_) ? " by " + options.selector : "", options.quantised ? ", signs" : "");
 }
 
-std::optional<double> SparseExchange::expected_bytes(const Plan& plan,
+std::optional<double> RedSyncMethod::expected_bytes(const Plan& plan,
                                                      const std::vector<std::shared_ptr<Parameter>>& parameters,
                                                      const TrainingFacts& facts) const {
   const SparseOptions& o = options;

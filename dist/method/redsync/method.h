@@ -55,9 +55,9 @@ Density density_of(const SparseMethod& method, const SparseOptions& options, std
                    std::int64_t steps_ahead = 0);
 
 /// One of sparse_methods() as a method.
-class SparseExchange final : public Method {
+class RedSyncMethod final : public Method {
  public:
-  explicit SparseExchange(const SparseMethod& variant) : variant_(variant) {}
+  explicit RedSyncMethod(const SparseMethod& variant) : variant_(variant) {}
   std::string name() const override { return variant_.name; }
   std::string summary() const override { return variant_.summary; }
   Traits traits() const override;
