@@ -25,7 +25,7 @@ ExchangeFacts exchange_of(const nlohmann::json& described, const std::optional<d
 ///   plan   JSON as --dry-run --json of an app prints it: what travels, and by what plan
 /// Nothing if the link is not known, or for a way of exchanging that has no replay. throws DataError if the plan cannot
 /// be read or is for other layers
-std::optional<dist::Replay> bound_of(const dist::LayerTimes& times, const std::string& plan, const ExchangeFacts& exchange,
-                                     double compute_seconds);
+std::optional<dist::Replay> bound_of(const dist::LayerTimes& times, const std::string& plan,
+                                     const ExchangeFacts& exchange, double compute_seconds);
 
 }  // namespace laconic
