@@ -568,9 +568,10 @@ TEST(CompareBound, ChunksOfAWeightAreHiddenBehindItsOwnLayer) {
 /// Chunks in pieces have one latency behind their last byte, though the last chunk is short and travels in one piece.
 TEST(CompareBound, AShortLastChunkMakesNoOtherWait) {
   const auto with_last = [](int pieces) {
-    const std::string first = R"({"parameters":["fc.weight"],"rows":[0,1],"algorithm":"ring","pieces":4},)";
-    std::string last = first.substr(0, first.size() - 3) + std::to_string(pieces) + "}";
-    const std::string text = R"({"plan":{"format":1,"buckets":[)" + first + last + "]}}";
+    const auto bucket = [](int row, int count) {
+      return concat(R"({"parameters":["fc.weight"],"rows":[)", row, R"(,1],"algorithm":"ring","pieces":)", count, "}");
+    };
+    const std::string text = concat(R"({"plan":{"format":1,"buckets":[)", bucket(0, 4), ",", bucket(1, pieces), "]}}");
     return bound_of(one_layer(), text, exchange("1gbit,1ms", dist::Overlap::none), 0.060)->step_seconds;
   };
   EXPECT_NEAR(with_last(4), 0.060 + 0.012 + 0.001, 1e-12);

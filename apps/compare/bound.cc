@@ -44,7 +44,7 @@ std::vector<std::shared_ptr<Parameter>> parameters_of(const nlohmann::json& plan
   std::vector<std::shared_ptr<Parameter>> all;
   std::int64_t offset = 0;
   for (const std::string& name : names) {
-    const std::int64_t n = elements[name], r = rows.contains(name) ? std::max<std::int64_t>(1, rows[name]) : n;
+    const std::int64_t n = elements[name], r = std::max<std::int64_t>(1, rows.contains(name) ? rows[name] : n);
     ParameterInfo& info = all.emplace_back(std::make_shared<Parameter>(Shape{r, n / r}, Role::linear, kGhost))->info;
     info.name = name, info.offset = offset;
     offset += n;

@@ -87,6 +87,7 @@ int start_program(ProgramStart start, int* pid) {
   const std::vector<char*> argv = pointers(start.words), envp = pointers(environment);
   int from_child[2];  // its error number, or nothing: exec closes it
   if (pipe2(from_child, O_CLOEXEC) != 0) return errno;
+  signal(SIGCHLD, SIG_DFL);  // a program that ignores it hears of no child's end
   const int parent = getpid();
   *pid = fork();
   if (*pid == 0) {

@@ -136,7 +136,6 @@ class Supervisor {
     sigemptyset(&signals_);
     for (const int s : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&signals_, s);
     if (!ignores_hangup()) sigaddset(&signals_, SIGHUP);
-    signal(SIGCHLD, SIG_DFL);  // who ignores it hears of no child
     sigprocmask(SIG_BLOCK, &signals_, &before_);
     signal_fd_ = signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
