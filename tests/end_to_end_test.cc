@@ -92,8 +92,8 @@ TEST(EndToEnd, AnEmulatedLinkChangesNoBit) {
 TEST(EndToEnd, ASlowLinkIsNamedAtTheEnd) {
   const TempFolder dir;
   const Result r =
-      run("mnist --model lenet --data synthetic:480,8 --batch 8 --steps 13 --eval-every 0 --threads 1 --workers 4 "
-          "--link 2gbit,10us --link-of 2=50mbit,10us --log " +
+      run("mnist --model lenet --data synthetic:480,8 --batch 2 --steps 13 --eval-every 0 --threads 1 --workers 4 "
+          "--link 2gbit,10us --link-of 2=20mbit,10us --log " +
           dir.path() + "/log");
   EXPECT_EQ(r.exit_code, 0) << r.err;
   EXPECT_TRUE(has(r.out, "\nWorker 2 sends at ")) << r.out;
