@@ -5,7 +5,7 @@
 // dropped, so line 8 of Algorithm 1 compares with total (1 - R); value and threshold are of the sums in the cache.
 //
 // As fast in the product: compress/select/layer_drop.cc (accumulate_layer, layer_value, drop_threshold),
-// dist/method/layer_drop/layer_drop_sync.cc (a worker), layer_drop_server.cc (the server).
+// dist/method/layer_drop/layer_drop.cc (LayerDropSync: a worker, LayerDropServer).
 #pragma once
 #include <algorithm>
 #include <cmath>

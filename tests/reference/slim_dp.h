@@ -6,7 +6,7 @@
 // exchanges (section 3.4).
 //
 // As fast in the product: compress/slim.cc (SlimSet), compress/select/random.cc (Exploration),
-// dist/method/slim/slim_sync.cc (a local agent), slim_server.cc (the center agent).
+// dist/method/slim/slim.cc (SlimSync: a local agent), slim_server.cc (the center agent).
 #pragma once
 #include <algorithm>
 #include <cmath>

@@ -11,7 +11,6 @@
 #include "core/base/trace.h"
 #include "dist/collective/pieces.h"
 #include "dist/collective/ring_allreduce.h"
-#include "dist/method/exchange.h"
 #include "dist/method/layer_sync.h"
 #include "dist/method/warmup.h"
 

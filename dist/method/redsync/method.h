@@ -39,14 +39,15 @@ struct SparseOptions {
   bool delta = false;                    ///< `index-coding` delta
   double threshold = 0;                  ///< of strom
 
+  /// By the network's rate, where it is known.
   compress::IndexCoding coding(const TrainingFacts& facts) const;
 };
 
 /// Whether a plan for this method may have that choice: a plan may come from a file.
 bool fits(const SparseMethod& method, const Choice& choice);
 
-/// Says which parameters the plan sends a choice of. `selector` auto goes by the network, as far as that is known, and so
-/// does the coding of indices. throws UsageError
+/// Says which parameters the plan sends a choice of. `selector` auto goes by the network, as far as that is known.
+/// throws UsageError
 Dispatch dispatch_of(const SparseMethod& method, const SparseOptions& options, const TrainingFacts& facts = {});
 
 /// Returns the share of elements to send in a step (first 1); nothing: that step is dense.
