@@ -533,7 +533,7 @@ std::string plan(const std::string& algorithm, int chunks = 1, const std::string
                R"("algorithm":")" + algorithm + R"(","pieces":1})";
   return R"({"plan":{"format":1,"buckets":[)" + buckets + "]},\"travels\":\"" + travels + "\"}";
 }
-Exchange exchange(const char* link, dist::Overlap overlap = dist::Overlap::forward, int accumulate = 1) {
+ExchangeFacts exchange(const char* link, dist::Overlap overlap = dist::Overlap::forward, int accumulate = 1) {
   return {4, dist::LinkSpec::parse(link, "--link"), overlap, accumulate};
 }
 
@@ -547,7 +547,7 @@ TEST(CompareBound, AddsWhatTheLinkTakesToComputing) {
   // Two ranks exchange halves of 4 MB by a butterfly, each in pieces: one latency behind the last byte.
   dist::LayerTimes large = one_layer();
   large.layers[0].parameters[0].elements = 1'000'000;
-  Exchange of_two = exchange("1gbit,10ms", dist::Overlap::none);
+  ExchangeFacts of_two = exchange("1gbit,10ms", dist::Overlap::none);
   of_two.workers = 2;
   const auto pieces = bound_of(large, plan("butterfly"), of_two, 0.060);
   EXPECT_NEAR(pieces->step_seconds, 0.060 + 0.032 + 0.010, 1e-12);
@@ -605,7 +605,7 @@ TEST(CompareBound, TheAppTellsHowItsSetsTravel) {
   EXPECT_EQ(plain["workers"], 4);
   EXPECT_EQ(plain["servers"], 2);
   EXPECT_EQ(plain["seed"], 7);
-  const Exchange e = exchange_of(plain, std::nullopt);
+  const ExchangeFacts e = exchange_of(plain, std::nullopt);
   EXPECT_EQ(e.link, dist::LinkSpec::parse("1gbit,1ms", ""));
   EXPECT_EQ(e.overlap, dist::Overlap::backward);
   EXPECT_EQ(e.accumulate, 3);
