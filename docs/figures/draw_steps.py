@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 """Draws two steps of each of some traces (--trace) below one another, on one axis of time:
 
-    draw_steps.py 'TITLE=TRACE.json' ... > docs/trace-overlap.svg
+    for o in none forward; do
+      build/apps/cifar10 --data synthetic --model alexnet-32 --batch 160 --steps 8 --workers 2 --threads 1 \\
+        --link 1gbit,50us --overlap $o --eval-every 0 --trace $o.json
+    done
+    docs/figures/draw_steps.py '--overlap none=none.json' '--overlap forward=forward.json' > docs/trace-overlap.svg
 
 Each rank has a row for what it computes, and one for when a message of its is on its way."""
 import json
