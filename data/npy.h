@@ -17,7 +17,7 @@ struct NpyHeader {
   std::vector<std::int64_t> shape;  ///< empty for a single number
   std::uint64_t data_offset = 0;    ///< bytes before the values
 
-  std::int64_t elements() const;        ///< at most 2^48
+  std::int64_t elements() const;         ///< at most 2^48
   std::size_t bytes_of_element() const;  ///< 1 … 16
 };
 
@@ -25,5 +25,13 @@ struct NpyHeader {
 ///   where : the name in messages
 /// throws DataError: it is no such file, is cut, or holds what is not one number an element
 NpyHeader read_npy_header(const RandomAccessFile& file, const std::string& where);
+
+/// Reads an array that NumPy saved, in either order of bytes and of indices: float32 from f2, f4 and f8, int64 from
+/// integers and b1.
+///   throws DataError naming the file: as read_npy_header(), it has another type or more than 6 dimensions, or one of
+///   its numbers is beyond float32 or int64
+Tensor read_npy(const std::string& path);
+/// The same of the bytes of a whole .npy file.   where : the name in messages
+Tensor npy_of(std::span<const std::byte> file, const std::string& where);
 
 }  // namespace laconic

@@ -1,8 +1,6 @@
 #include "data/table.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <set>
@@ -156,87 +154,6 @@ Table read_csv(const std::string& path, char separator) {
   }
   for (std::vector<std::string> row = lines.next(); !row.empty(); row = lines.next()) add(row);
   return Table(path, std::move(names), std::move(columns));
-}
-
-namespace {
-
-/// The text behind 'KEY': in the header of a .npy file, up to `end`.
-std::string npy_field(const std::string& path, const std::string& header, const std::string& key, const char* end) {
-  const auto at = header.find("'" + key + "':");
-  require<DataError>(at != std::string::npos, path, ": its header has no '", key, "'.");
-  const auto begin = at + key.size() + 3;
-  return trimmed(header.substr(begin, header.find_first_of(end, begin) - begin));
-}
-
-template <class From, class To>
-void convert(const std::byte* from, void* to, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    From value;
-    std::memcpy(&value, from + static_cast<std::size_t>(i) * sizeof value, sizeof value);
-    static_cast<To*>(to)[i] = static_cast<To>(value);
-  }
-}
-
-struct NpyType {
-  const char* name;
-  std::size_t bytes;
-  DType as;
-  void (*read)(const std::byte* from, void* to, std::int64_t n);
-};
-template <class From, class To>
-constexpr NpyType read_as(const char* name, DType as) {
-  return {name, sizeof(From), as, convert<From, To>};
-}
-constexpr NpyType kNpyTypes[] = {read_as<float, float>("'<f4'", DType::f32),
-                                 read_as<double, float>("'<f8'", DType::f32),
-                                 read_as<std::int64_t, std::int64_t>("'<i8'", DType::i64),
-                                 read_as<std::int32_t, std::int64_t>("'<i4'", DType::i64),
-                                 read_as<std::int8_t, std::int64_t>("'|i1'", DType::i64),
-                                 read_as<std::uint8_t, std::int64_t>("'|u1'", DType::i64),
-                                 read_as<std::uint8_t, std::int64_t>("'|b1'", DType::i64)};
-
-}  // namespace
-
-Tensor read_npy(const std::string& path) {
-  static_assert(std::endian::native == std::endian::little);
-  const std::vector<std::byte> file = read_file(path);
-  const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(file[i]); };
-  require<DataError>(file.size() >= 12 && std::memcmp(file.data(), "\x93NUMPY", 6) == 0 && byte(6) >= 1 && byte(6) <= 3,
-                     path, " is no .npy file.");
-  const bool long_header = byte(6) > 1;
-  const std::size_t begin = long_header ? 12 : 10;
-  const std::size_t length = byte(8) | byte(9) << 8 | (long_header ? byte(10) << 16 | byte(11) << 24 : 0);
-  require<DataError>(length <= file.size() - begin, path, " is cut in its header.");
-  const std::string header(reinterpret_cast<const char*>(file.data()) + begin, length);
-  const std::string type = npy_field(path, header, "descr", ",}");
-  require<DataError>(npy_field(path, header, "fortran_order", ",}") == "False", path,
-                     " is in the order of Fortran. Save numpy.ascontiguousarray of it.");
-  std::string list = npy_field(path, header, "shape", ")");
-  require<DataError>(list.starts_with('('), path, ": its header has no shape.");
-  list.erase(0, 1);
-  std::vector<std::int64_t> dims;
-  std::int64_t elements = 1;
-  for (std::size_t at = 0; at < list.size();) {
-    const std::size_t end = std::min(list.find(',', at), list.size());
-    const auto extent = number_from<std::int64_t>(trimmed(list.substr(at, end - at)));
-    require<DataError>(extent && *extent >= 0 && (*extent == 0 || elements <= (std::int64_t{1} << 48) / *extent), path,
-                       ": its shape (", list, ") is none.");
-    dims.push_back(*extent), elements *= *extent;
-    at = end + 1;
-    if (trimmed(list.substr(std::min(at, list.size()))).empty()) break;
-  }
-  require<DataError>(dims.size() <= static_cast<std::size_t>(Shape::kMaxRank), path, " has more than ", Shape::kMaxRank,
-                     " dimensions.");
-
-  const auto* found = std::ranges::find(kNpyTypes, std::string_view(type), &NpyType::name);
-  require<DataError>(found != std::end(kNpyTypes), path, " has the type ", type,
-                     ", not one of <f4, <f8, <i8, <i4, |i1, |u1 and |b1.");
-  require<DataError>(file.size() - begin - length == static_cast<std::size_t>(elements) * found->bytes, path, " has ",
-                     file.size() - begin - length, " bytes of values, but ", elements, " of ", found->bytes,
-                     " bytes each are promised.");
-  const Tensor result = Tensor::empty(Shape(std::span<const std::int64_t>(dims)), found->as);
-  found->read(file.data() + begin + length, result.raw_data(), elements);
-  return result;
 }
 
 }  // namespace laconic

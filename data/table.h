@@ -34,8 +34,4 @@ class Table {
 ///   throws DataError naming the file and the line: it has another number of values, or a quote is not closed
 Table read_csv(const std::string& path, char separator = ',');
 
-/// Reads an array that NumPy saved: float32 from <f4 and <f8, int64 from <i8, <i4, |u1, |i1 and |b1, in C order.
-///   throws DataError naming the file: it is no .npy file, is cut, has another type, or the order of Fortran
-Tensor read_npy(const std::string& path);
-
 }  // namespace laconic

@@ -87,7 +87,7 @@ class Halves final : public compress::SizedCodec {
     for (std::size_t i = 0; i < x.size(); ++i) {
       std::uint16_t half;
       std::memcpy(&half, payload.data() + 2 * i, 2);
-      x[i] = compress::float_of(half);
+      x[i] = float_of(half);
     }
   }
 };

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/half.h"
 #include "core/base/random.h"
 
 /// The formats of codecs, one value at a time, for every device.
@@ -22,14 +23,6 @@ constexpr std::uint16_t fp16_of(float v) {
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(rounded) - 0x3F000000));
   }
   return static_cast<std::uint16_t>(sign | (a - (112u << 23) + 0xFFF + (a >> 13 & 1)) >> 13);
-}
-
-constexpr float float_of(std::uint16_t h) {
-  const std::uint32_t sign = std::uint32_t{h} << 16 & 0x80000000u, e = h >> 10 & 0x1F, m = h & 0x3FF;
-  if (e == 31) return std::bit_cast<float>(sign | 0x7F800000u | m << 13 | (m ? 0x400000u : 0u));
-  if (e > 0) return std::bit_cast<float>(sign | (e + 112) << 23 | m << 13);
-  const float magnitude = static_cast<float>(m) * 0x1p-24f;
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
 }
 
 /// Values that are divided by one power of two before they become halves (compress/codecs/short_floats.cc).

@@ -31,6 +31,8 @@
 #include "data/image_dataset.h"
 #include "data/image_pack.h"
 #include "data/image_source.h"
+#include "data/npy.h"
+#include "data/npz.h"
 #include "data/synthetic.h"
 #include "data/table.h"
 #include "data/text.h"
@@ -285,6 +287,13 @@ bool table(FuzzInput input) {
            }
          }) ||
          numpy;
+}
+
+bool npz(FuzzInput input) {
+  return taken([&] {
+    const NpzFile file(on_disk(input));
+    for (const std::string& name : file.names()) taken([&] { file.read(name); });
+  });
 }
 
 // -------------------------------------------------------------------------------------------------- words and settings
@@ -547,6 +556,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
                                            {"text", text},
                                            {"bpe", bpe},
                                            {"table", table},
+                                           {"npz", npz},
                                            {"config", config},
                                            {"options", options},
                                            {"schedule", schedule},
