@@ -37,10 +37,18 @@ void cmyk_to_rgb(const std::uint8_t* cmyk, std::uint8_t* rgb, int pixels) {
     for (int c = 0; c < 3; ++c) rgb[c] = static_cast<std::uint8_t>((cmyk[c] * cmyk[3] + 127) / 255);
 }
 
+/// Whether a part can be decoded at a smaller size. Where colours have less than a quarter of the pixels (4:1:0),
+/// libjpeg-turbo reduces them less than brightness, and takes their rows in a part for shorter than they are.
+bool can_reduce(const jpeg_decompress_struct& codec) {
+  return std::none_of(codec.comp_info, codec.comp_info + codec.num_components, [&](const jpeg_component_info& c) {
+    return codec.max_h_samp_factor * codec.max_v_samp_factor > 4 * c.h_samp_factor * c.v_samp_factor;
+  });
+}
+
 struct Job {
   std::span<const std::uint8_t> file;
   Region wanted;
-  int scale;
+  int scale;  // at most; then the one it is
   Image& image;
   std::vector<std::uint8_t>& row;  // of CMYK
 };
@@ -61,6 +69,7 @@ bool decode(Job& job, Failure& failure) {
   jpeg_read_header(&codec, TRUE);
   const bool cmyk = codec.num_components == 4;
   codec.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+  if (!can_reduce(codec)) job.scale = 1;
   codec.scale_num = 1;
   codec.scale_denom = static_cast<unsigned>(job.scale);
   jpeg_start_decompress(&codec);
@@ -95,11 +104,11 @@ bool decode(Job& job, Failure& failure) {
 
 bool has_libjpeg() { return true; }
 
-void decode_with_libjpeg(std::span<const std::uint8_t> file, const std::string& name, const Region& wanted, int scale,
-                         Image& image) {
+void decode_with_libjpeg(std::span<const std::uint8_t> file, const std::string& name, const Region& wanted,
+                         int most_scale, Image& image) {
   std::vector<std::uint8_t> row;
   Failure failure;
-  Job job{file, wanted, scale, image, row};
+  Job job{file, wanted, most_scale, image, row};
   require<DataError>(decode(job, failure), name, " cannot be decoded (libjpeg: ", failure.reason,
                      "). The file is damaged, or of a kind that is not supported; fetch or convert it again.");
 }

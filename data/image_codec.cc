@@ -76,6 +76,7 @@ ImageHeader jpeg_header(Bytes file, const std::string& name) {
     if (marker == 0xD9) break;
     const std::size_t length = big_endian(file, at, 2);
     require<DataError>(length >= 2 && at + length <= file.size(), name, " ends in the middle", kCut);
+    if (marker == 0xEE && length >= 14 && std::memcmp(file.data() + at + 2, "Adobe", 5) == 0) h.adobe = true;
     if (marker == 0xC4) {
       check_huffman_tables(file.subspan(at + 2, length - 2), name);
     } else if (marker == 0xDA) {
@@ -174,6 +175,20 @@ ImageHeader read_image_header(Bytes file, const std::string& name) {
   throw DataError(concat(name, " is no JPEG, PNG or PPM. Convert it to JPEG, or take it out of the data."));
 }
 
+namespace {
+
+/// The same JPEG with Adobe's marker behind its first two bytes: without it stb_image takes four channels for YCbCr and
+/// alpha, as no other decoder does.
+std::vector<std::uint8_t> marked_as_cmyk(Bytes file) {
+  constexpr std::uint8_t kMarker[] = {0xFF, 0xEE, 0, 14, 'A', 'd', 'o', 'b', 'e', 0, 100, 0, 0, 0, 0, 0};
+  std::vector<std::uint8_t> marked(file.begin(), file.begin() + 2);
+  marked.insert(marked.end(), std::begin(kMarker), std::end(kMarker));
+  marked.insert(marked.end(), file.begin() + 2, file.end());
+  return marked;
+}
+
+}  // namespace
+
 JpegDecoder default_jpeg_decoder() { return has_libjpeg() ? JpegDecoder::libjpeg : JpegDecoder::stb; }
 const char* to_string(JpegDecoder decoder) { return decoder == JpegDecoder::libjpeg ? "libjpeg" : "stb"; }
 
@@ -185,8 +200,11 @@ void decode_image(Bytes file, const ImageHeader& header, const std::string& name
     std::memcpy(image.pixels.data(), file.data() + header.pixels_at, image.pixels.size() - Image::kSlack);
     return;
   }
-  if (header.format == ImageHeader::Format::jpeg && decoder == JpegDecoder::libjpeg)
+  const bool jpeg = header.format == ImageHeader::Format::jpeg;
+  if (jpeg && decoder == JpegDecoder::libjpeg)
     decode_with_libjpeg(file, name, wanted, most_scale, image);
+  else if (jpeg && header.channels == 4 && !header.adobe)
+    decode_with_stb(marked_as_cmyk(file), name, image);
   else
     decode_with_stb(file, name, image);
   const auto reduced = [&](int size) { return (size + image.scale - 1) / image.scale; };

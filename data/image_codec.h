@@ -41,6 +41,7 @@ struct ImageHeader {
   enum class Format { jpeg, png, ppm } format = Format::jpeg;
   int width = 0, height = 0;
   int channels = 0;           ///< channels as stored: 1 grey, 3 colour, 4 CMYK or with alpha, …
+  bool adobe = false;         ///< jpeg: whether Adobe's marker says which colours the channels are
   std::size_t pixels_at = 0;  ///< ppm: where they begin
 };
 
@@ -91,8 +92,9 @@ std::vector<std::uint8_t> encode_jpeg(const std::uint8_t* pixels, int width, int
 /// JPEG and PNG by stb_image, whole, to RGB. throws DataError with `name` and stb_image's reason
 void decode_with_stb(std::span<const std::uint8_t> file, const std::string& name, Image& image);
 
-/// JPEG by libjpeg: `wanted` of the full-size picture, at 1/scale of its size. throws DataError with libjpeg's reason
-void decode_with_libjpeg(std::span<const std::uint8_t> file, const std::string& name, const Region& wanted, int scale,
-                         Image& image);
+/// JPEG by libjpeg: `wanted` of the full-size picture, at 1/most_scale of its size, or at all of it where colours have
+/// less than a quarter of the pixels. throws DataError with libjpeg's reason
+void decode_with_libjpeg(std::span<const std::uint8_t> file, const std::string& name, const Region& wanted,
+                         int most_scale, Image& image);
 
 }  // namespace laconic

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/base/error.h"
@@ -29,6 +30,8 @@ TEST(ImageCodec, DecodesAsPillowDoes) {
   for (const Case& c : {Case{"whole.jpg", "whole.png", 4, 0.5},
                         {"half.jpg", "half.png", 60, 2.0},
                         {"across.jpg", "across.png", 60, 1.5},
+                        {"edge.jpg", "edge.png", 4, 0.5},
+                        {"eighth.jpg", "eighth.png", 4, 0.5},
                         {"progressive.jpg", "half.png", 60, 2.0},
                         {"grey.jpg", "grey.png", 3, 0.5},
                         {"cmyk.jpg", "cmyk.png", 12, 1.0},
@@ -60,26 +63,45 @@ TEST(ImageCodec, ReadsPpmWithComments) {
   EXPECT_EQ(pixels_of(image), (std::vector<std::uint8_t>{'a', 'b', 'c', 'd', 'e', 'f'}));
 }
 
+TEST(ImageCodec, CmykNeedsNoMarkerOfAdobe) {
+  File file = golden_image("cmyk.jpg");
+  const std::string name = "Adobe";
+  const auto marker = std::search(file.begin(), file.end(), name.begin(), name.end()) - 4;
+  ASSERT_EQ(*(marker + 1), 0xEE);
+  file.erase(marker, marker + 16);
+  for (const JpegDecoder decoder : decoders())
+    EXPECT_EQ(pixels_of(decode_image(file, "x", decoder)),
+              pixels_of(decode_image(golden_image("cmyk.jpg"), "x", decoder)))
+        << to_string(decoder);
+}
+
+/// Of the pictures at 1/scale of their size that libjpeg makes.
 TEST(ImageCodec, PartsHaveTheBitsOfTheWhole) {
-  for (const char* name : {"whole.jpg", "half.jpg", "across.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg"}) {
-    const File file = golden_image(name);
-    const ImageHeader header = read_image_header(file, name);
-    const Image whole = decode_image(file, name);
-    Image part;
-    for (const Region r : {Region{0, 0, 1, 1},
-                           {122, 82, 1, 1},
-                           {17, 33, 20, 9},
-                           {40, 1, 80, 80},
-                           {0, 50, 123, 33},
-                           {64, 16, 16, 16},
-                           {33, 0, 50, 83},
-                           {90, 47, 33, 2}}) {
-      decode_image(file, header, name, r, 1, default_jpeg_decoder(), part);
-      for (int y = r.y; y < r.y + r.height; ++y)
-        ASSERT_EQ(std::memcmp(part.at(r.x, y), whole.at(r.x, y), static_cast<std::size_t>(3 * r.width)), 0)
-            << name << " " << r.x << " " << r.y << " " << r.width << " " << r.height << " row " << y;
+  for (const char* name :
+       {"whole.jpg", "half.jpg", "across.jpg", "eighth.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg"})
+    for (const int most_scale : {1, 2, 4, 8}) {
+      const File file = golden_image(name);
+      const ImageHeader header = read_image_header(file, name);
+      const int w = header.width, h = header.height;
+      Image whole, part;
+      decode_image(file, header, name, {0, 0, w, h}, most_scale, default_jpeg_decoder(), whole);
+      for (const Region r : {Region{0, 0, 1, 1},
+                             {w - 1, h - 1, 1, 1},
+                             {17, 33, 20, 9},
+                             {40, 1, 80, h - 3},
+                             {0, 20, w, 20},
+                             {64, 16, 16, 16},
+                             {33, 0, 50, h},
+                             {w - 60, 3, 60, h - 3},
+                             {90, h - 6, 33, 2}}) {
+        decode_image(file, header, name, r, most_scale, default_jpeg_decoder(), part);
+        const int s = part.scale, left = r.x / s, right = (r.x + r.width + s - 1) / s;
+        ASSERT_EQ(s, whole.scale);
+        for (int y = r.y / s; y < (r.y + r.height + s - 1) / s; ++y)
+          ASSERT_EQ(std::memcmp(part.at(left, y), whole.at(left, y), static_cast<std::size_t>(3 * (right - left))), 0)
+              << name << " 1/" << s << ": " << r.x << " " << r.y << " " << r.width << " " << r.height << " row " << y;
+      }
     }
-  }
 }
 
 TEST(ImageCodec, ReducedPicturesAreMeansOfTheWhole) {

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Writes tests/golden/images/: small pictures, and what Pillow and torchvision make of them.
 
-Run with any Pillow and torchvision:  python3 tests/golden/images.py tests/golden/images
-photo.png is 61 x 43: waves, an edge, and noise. For each KIND.jpg (colours whole or at half the size,
-grey, progressive, CMYK) KIND.png is what Pillow decodes; for progressive.jpg that is half.png. resize_* and eval_* are photo.png resized, jitter_* with colours adjusted.
+Run with any Pillow and torchvision, and cjpeg of libjpeg-turbo 2.1.5:
+    python3 tests/golden/images.py tests/golden/images
+photo.png is 61 x 43: waves, an edge, and noise. For each KIND.jpg (colours whole, at half the size or at an eighth of
+the pixels, grey, progressive, CMYK; red that ends in two green columns) KIND.png is what Pillow decodes; for
+progressive.jpg that is half.png. resize_* and eval_* are photo.png resized, jitter_* with colours adjusted.
 """
 import math
 import os
 import random
 import struct
+import subprocess
 import sys
 import zlib
 
@@ -57,6 +60,15 @@ for kind, save in {"whole": {"subsampling": 0}, "half": {"subsampling": 2}, "acr
     source.save(path(kind + ".jpg"), quality=75, **save)
     if kind != "progressive":
         Image.open(path(kind + ".jpg")).convert("RGB").save(path(kind + ".png"), optimize=True)
+edge = Image.new("RGB", (32, 16), (255, 0, 0))
+edge.paste((0, 255, 0), (30, 0, 32, 16))
+edge.save(path("edge.jpg"), quality=75, subsampling=1)
+Image.open(path("edge.jpg")).convert("RGB").save(path("edge.png"), optimize=True)
+wide = path("wide.ppm")
+image.resize((203, 43), Image.BICUBIC).save(wide)
+subprocess.run(["cjpeg", "-quality", "75", "-sample", "4x2", "-outfile", path("eighth.jpg"), wide], check=True)
+os.remove(wide)
+Image.open(path("eighth.jpg")).convert("RGB").save(path("eighth.png"), optimize=True)
 png16("sixteen.png", 9, 7)
 image.convert("P", palette=Image.ADAPTIVE, colors=60).save(path("palette.png"))
 Image.open(path("palette.png")).convert("RGB").save(path("palette_rgb.png"), optimize=True)
