@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <string_view>
+#include <utility>
 
 #include "core/base/error.h"
-#include "core/base/half.h"
 #include "core/base/parse.h"
 #include "core/ops/reshape.h"
+#include "core/stored_elements.h"
 
 namespace laconic {
 namespace {
@@ -147,59 +146,10 @@ NpyHeader npy_header_of(std::span<const std::byte> front, std::uint64_t bytes, c
   return h;
 }
 
-struct Half {
-  std::uint16_t bits;
-};
-template <class To, class From>
-To converted(From value) {
-  return static_cast<To>(value);
-}
-template <>
-float converted(Half half) {
-  return float_of(half.bits);
-}
-
-/// Whether To has this number, or one that rounds to it.
-template <class To, class From>
-bool has_place(From value) {
-  if constexpr (std::is_same_v<From, double>) return std::abs(value) < 0x1.ffffffp127 || !std::isfinite(value);
-  if constexpr (std::is_same_v<From, std::uint64_t>) return value <= std::numeric_limits<std::int64_t>::max();
-  return true;
-}
-
-template <class From, class To>
-void convert(const std::byte* from, std::int64_t n, bool big_endian, void* to, const std::string& where) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    std::byte bytes[sizeof(From)];
-    std::memcpy(bytes, from + static_cast<std::size_t>(i) * sizeof bytes, sizeof bytes);
-    if (big_endian) std::reverse(bytes, bytes + sizeof bytes);
-    const auto value = std::bit_cast<From>(bytes);
-    require<DataError>(has_place<To>(value), where, ": element ", i, " is beyond ", kDTypeOf<To>, ".");
-    static_cast<To*>(to)[i] = converted<To>(value);
-  }
-}
-
-struct NpyType {
-  std::string_view name;
-  DType as;
-  void (*convert)(const std::byte* from, std::int64_t n, bool big_endian, void* to, const std::string& where);
-};
-template <class From, class To>
-constexpr NpyType read_as(const char* name) {
-  return {name, kDTypeOf<To>, convert<From, To>};
-}
-constexpr NpyType kNpyTypes[] = {read_as<Half, float>("f2"),
-                                 read_as<float, float>("f4"),
-                                 read_as<double, float>("f8"),
-                                 read_as<std::int8_t, std::int64_t>("i1"),
-                                 read_as<std::int16_t, std::int64_t>("i2"),
-                                 read_as<std::int32_t, std::int64_t>("i4"),
-                                 read_as<std::int64_t, std::int64_t>("i8"),
-                                 read_as<std::uint8_t, std::int64_t>("u1"),
-                                 read_as<std::uint16_t, std::int64_t>("u2"),
-                                 read_as<std::uint32_t, std::int64_t>("u4"),
-                                 read_as<std::uint64_t, std::int64_t>("u8"),
-                                 read_as<std::uint8_t, std::int64_t>("b1")};
+/// NumPy's names of types, without the order of bytes, and those of element_type().
+constexpr std::pair<std::string_view, const char*> kNpyTypes[] = {
+    {"f2", "F16"}, {"f4", "F32"}, {"f8", "F64"}, {"b1", "BOOL"}, {"i1", "I8"},  {"i2", "I16"},
+    {"i4", "I32"}, {"i8", "I64"}, {"u1", "U8"},  {"u2", "U16"},  {"u4", "U32"}, {"u8", "U64"}};
 
 }  // namespace
 
@@ -220,19 +170,32 @@ NpyHeader read_npy_header(const RandomAccessFile& file, const std::string& where
 Tensor npy_of(std::span<const std::byte> file, const std::string& where) {
   static_assert(std::endian::native == std::endian::little);
   const NpyHeader h = npy_header_of(file, file.size(), where);
-  const auto* type = std::ranges::find(kNpyTypes, std::string_view(h.dtype).substr(1), &NpyType::name);
   require<DataError>(h.dtype[1] != 'V', where, " has the type '", h.dtype,
                      "', bytes that say no number (bfloat16 is saved so). Save x.astype('f4').");
-  require<DataError>(type != std::end(kNpyTypes), where, " has the type '", h.dtype,
+  const auto named = [&](const auto& names) { return names.first == std::string_view(h.dtype).substr(1); };
+  const auto* const names = std::ranges::find_if(kNpyTypes, named);
+  require<DataError>(names != std::end(kNpyTypes), where, " has the type '", h.dtype,
                      "', not one of f2, f4, f8, i1, i2, i4, i8, u1, u2, u4, u8 and b1. Save x.astype('f4').");
   const auto rank = static_cast<int>(h.shape.size()), most = Shape::kMaxRank;
   require<DataError>(rank <= most, where, " has more than ", most, " dimensions.");
   std::vector<std::int64_t> extents = h.shape;
   if (h.fortran) std::ranges::reverse(extents);
-  const Tensor stored = Tensor::empty(Shape(std::span<const std::int64_t>(extents)), type->as);
-  type->convert(file.data() + h.data_offset, h.elements(), h.dtype[0] == '>', stored.raw_data(), where);
+  const ElementType& type = *element_type(names->second);
+  const Tensor stored =
+      Tensor::empty(Shape(std::span<const std::int64_t>(extents)), type.to_f32 ? DType::f32 : DType::i64);
+  std::span<const std::byte> values = file.subspan(h.data_offset);
+  std::vector<std::byte> little_endian;
+  if (h.dtype[0] == '>' && !values.empty()) {
+    little_endian.assign(values.begin(), values.end());
+    for (auto at = little_endian.begin(); at != little_endian.end(); at += static_cast<std::ptrdiff_t>(type.bytes))
+      std::reverse(at, at + static_cast<std::ptrdiff_t>(type.bytes));
+    values = little_endian;
+  }
+  const auto convert = type.to_f32 ? type.to_f32 : type.to_i64;
+  const std::int64_t fit = convert(values.data(), h.elements(), static_cast<std::byte*>(stored.raw_data()));
+  require<DataError>(fit == h.elements(), where, ": element ", fit, " is beyond ", stored.dtype(), ".");
   if (!h.fortran) return stored;
-  require<DataError>(rank < most || type->as == DType::f32, where, " is in the order of Fortran and has ", most,
+  require<DataError>(rank < most || type.to_f32, where, " is in the order of Fortran and has ", most,
                      " dimensions of integers. Save numpy.ascontiguousarray of it.");
   std::vector<int> backwards;
   for (int d = rank; d-- > 0;) backwards.push_back(d);

@@ -109,6 +109,12 @@ TEST(Npy, ReadsHeadersOfOtherWriters) {
   }
 }
 
+TEST(Npy, AnArrayMayHaveNoElements) {
+  for (const char* type : {"<f4", ">f4", "<f2", "|u1"}) {
+    EXPECT_EQ(read_back(npy(type, "(0, 3)", "", "True")).shape(), (Shape{0, 3})) << type;
+  }
+}
+
 TEST(Npy, EveryHalfIsItsValue) {
   for (int h = 0; h < 0x10000; ++h) {
     const int e = h >> 10 & 31, m = h & 1023;
