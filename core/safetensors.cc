@@ -1,15 +1,19 @@
-// save_safetensors and load_safetensors of core/state.h.
+#include "core/safetensors.h"
+
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 
 #include "core/base/atomic_file.h"
 #include "core/base/error.h"
+#include "core/base/json.h"
+#include "core/base/parallel.h"
 #include "core/state.h"
+#include "core/stored_elements.h"
 
 namespace laconic {
 namespace {
@@ -36,37 +40,8 @@ Tensor plain_on_host(const Tensor& tensor) {
   return host;
 }
 
-Json parse_header(const std::string& text, const std::string& path) {
-  // The parser keeps the last of two equal keys, so that duplicates are looked for on the way.
-  std::vector<std::set<std::string>> keys;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    require<DataError>(depth <= 3, path, ": the header is nested too deeply. Is this a safetensors file?");
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key) {
-      const auto& key = value.get_ref<const std::string&>();
-      require<DataError>(keys.back().insert(key).second, path, ": the header has '", key,
-                         "' twice. The file is damaged; save it again.");
-    }
-    return true;
-  };
-  try {
-    Json header = Json::parse(text, watch);
-    require<DataError>(header.is_object(), path, ": the header is not a JSON object. Is this a safetensors file?");
-    return header;
-  } catch (const Json::exception&) {
-    throw DataError(path + ": the header is not JSON. Is this a safetensors file?");
-  }
-}
-
-struct Place {
-  std::string name;
-  DType dtype;
-  Shape shape;
-  std::uint64_t begin, end;
-};
-
-Place read_place(const std::string& name, const Json& entry, std::uint64_t data_bytes, const std::string& path) {
+/// Names the tensor, and the field that is wrong.
+StoredTensor read_place(const std::string& name, const Json& entry, std::uint64_t data_bytes, const std::string& path) {
   const std::string where = path + ": '" + name + "'";
   require<DataError>(entry.is_object(), where,
                      " is not described by a JSON object. The file is damaged; save it again.");
@@ -83,32 +58,141 @@ Place read_place(const std::string& name, const Json& entry, std::uint64_t data_
 
   const Json &type = field("dtype"), &dims = field("shape"), &offsets = field("data_offsets");
   require<DataError>(type.is_string(), where, ": \"dtype\" is not a string. The file is damaged; save it again.");
-  const auto dtype = dtype_of(type.get<std::string>());
-  require<DataError>(dtype.has_value(), where, " has dtype ", type.get<std::string>(),
-                     ", but only F32, BF16, I32, I64 and U8 are read here. Convert it where it was made.");
-  require<DataError>(dims.is_array() && dims.size() <= static_cast<std::size_t>(Shape::kMaxRank), where,
-                     ": \"shape\" is not a list of at most ", Shape::kMaxRank, " extents.");
-  std::vector<std::int64_t> extents;
-  std::uint64_t bytes = size_of(*dtype);
+  require<DataError>(dims.is_array(), where, ": \"shape\" is not a list of extents.");
+  StoredTensor stored{.name = name, .type = type.get<std::string>(), .extents = {}};
+  const ElementType* const element = element_type(stored.type);
+  std::uint64_t bytes = element ? element->bytes : 0;
   bool too_large = false;
   for (const Json& dim : dims) {
     const std::uint64_t extent = number(dim, "shape");
     too_large |= extent > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
     too_large |= __builtin_mul_overflow(bytes, extent, &bytes);
-    extents.push_back(static_cast<std::int64_t>(extent));
+    stored.extents.push_back(static_cast<std::int64_t>(extent));
   }
   require<DataError>(offsets.is_array() && offsets.size() == 2, where,
                      ": \"data_offsets\" is not a pair [begin, end]. The file is damaged; save it again.");
-  const std::uint64_t begin = number(offsets[0], "data_offsets"), end = number(offsets[1], "data_offsets");
-  require<DataError>(begin <= end && end <= data_bytes, where, " lies at [", begin, ", ", end, ") but the file holds ",
-                     data_bytes, " bytes of data. It was cut off, or damaged; copy or save it again.");
-  require<DataError>(!too_large && end - begin == bytes, where, ": shape ", dims.dump(), " in ",
-                     type.get<std::string>(), " does not fill its ", end - begin,
+  stored.begin = number(offsets[0], "data_offsets"), stored.end = number(offsets[1], "data_offsets");
+  require<DataError>(stored.begin <= stored.end && stored.end <= data_bytes, where, " lies at [", stored.begin, ", ",
+                     stored.end, ") but the file holds ", data_bytes,
+                     " bytes of data. It was cut off, or damaged; copy or save it again.");
+  require<DataError>(!too_large && (!element || stored.end - stored.begin == bytes), where, ": shape ", dims.dump(),
+                     " in ", stored.type, " does not fill its ", stored.end - stored.begin,
                      " bytes. The file is damaged; save it again.");
-  return {name, *dtype, Shape(std::span<const std::int64_t>(extents)), begin, end};
+  return stored;
+}
+
+/// Every byte of the data belongs to one tensor.
+void require_no_gaps(const std::vector<StoredTensor>& tensors, std::uint64_t data_bytes, const std::string& path) {
+  std::vector<const StoredTensor*> in_file;
+  for (const StoredTensor& tensor : tensors) in_file.push_back(&tensor);
+  std::sort(in_file.begin(), in_file.end(), [](const StoredTensor* a, const StoredTensor* b) {
+    return std::pair(a->begin, a->end) < std::pair(b->begin, b->end);
+  });
+  std::uint64_t end = 0;
+  for (const StoredTensor* tensor : in_file) {
+    require<DataError>(tensor->begin >= end, path, ": '", tensor->name, "' at ", tensor->begin,
+                       " overlaps what ends at ", end, ". The file is damaged; save it again.");
+    require<DataError>(tensor->begin == end, path, ": nothing describes the ", tensor->begin - end, " bytes before '",
+                       tensor->name, "'. The file is damaged; save it again.");
+    end = tensor->end;
+  }
+  require<DataError>(end == data_bytes, path, ": nothing describes its last ", data_bytes - end,
+                     " bytes. The file is damaged; save it again.");
 }
 
 }  // namespace
+
+std::string shape_text(const std::vector<std::int64_t>& extents) {
+  std::string text = "[";
+  for (const std::int64_t extent : extents) text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
+  return text + "]";
+}
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
+  require<DataError>(file_.size() >= 8, path, ": has ", file_.size(),
+                     " bytes, fewer than a safetensors header. It was cut off; copy or save it again.");
+  std::uint64_t header_bytes = 0;
+  file_.read(0, sizeof header_bytes, &header_bytes);
+  require<DataError>(header_bytes <= kMaxHeaderBytes && header_bytes <= file_.size() - 8, path,
+                     ": says its header has ", header_bytes, " bytes, but the file has ", file_.size(),
+                     ". It was cut off, or is not a safetensors file.");
+  std::string text(header_bytes, '\0');
+  file_.read(8, header_bytes, text.data());
+  const Json header = object_without_twins(text, path, "the header", 3);
+  const std::uint64_t data_bytes = file_.size() - 8 - header_bytes;
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") {
+      if (entry.is_null()) continue;  // MLX writes it so where there is none
+      require<DataError>(entry.is_object(), path, ": \"__metadata__\" is not a JSON object. The file is damaged.");
+      for (const auto& [key, value] : entry.items()) {
+        require<DataError>(value.is_string(), path, ": \"__metadata__\" has '", key, "' that is not a string.");
+        texts_[key] = value.get<std::string>();
+      }
+    } else {
+      require<DataError>(!name.empty(), path, ": a tensor has no name. The file is damaged; save it again.");
+      tensors_.push_back(read_place(name, entry, data_bytes, path));
+    }
+  }
+  require_no_gaps(tensors_, data_bytes, path);
+  for (StoredTensor& tensor : tensors_) tensor.begin += 8 + header_bytes, tensor.end += 8 + header_bytes;
+}
+
+Shape SafetensorsFile::shape_of(const StoredTensor& tensor) const {
+  require<DataError>(tensor.extents.size() <= static_cast<std::size_t>(Shape::kMaxRank), path(), ": '", tensor.name,
+                     "' has ", tensor.extents.size(), " dimensions, and tensors here have at most ", Shape::kMaxRank,
+                     ".");
+  return Shape(std::span<const std::int64_t>(tensor.extents));
+}
+
+Tensor SafetensorsFile::read(const StoredTensor& stored) const {
+  const auto dtype = dtype_of(stored.type);
+  require<DataError>(dtype.has_value(), path(), ": '", stored.name, "' has dtype ", stored.type,
+                     ", but only F32, BF16, I32, I64 and U8 are read here. Convert it where it was made.");
+  const Tensor tensor = Tensor::empty(shape_of(stored), *dtype);
+  file_.read(stored.begin, tensor.bytes(), tensor.raw_data());
+  return tensor;
+}
+
+Tensor SafetensorsFile::read_as(const StoredTensor& stored, DType dtype) const {
+  const ElementType* const element = element_type(stored.type);
+  const Convert convert = !element ? nullptr : dtype == DType::f32 ? element->to_f32 : element->to_i64;
+  require<DataError>(convert != nullptr, path(), ": '", stored.name, "' is ", stored.type, " in the file, and ", dtype,
+                     " is needed. ", dtype == DType::f32 ? "Quantised weights are not read: s" : "S", "ave it as ",
+                     dtype == DType::f32 ? "F32, F16 or BF16." : "I64.");
+  const Tensor tensor = Tensor::empty(shape_of(stored), dtype);
+  constexpr std::int64_t kPiece = 1 << 18;  // elements
+  const std::int64_t pieces = (tensor.elements() + kPiece - 1) / kPiece;
+  std::atomic<std::int64_t> lost = tensor.elements();  // the first element that does not fit
+  auto* const to = static_cast<std::byte*>(tensor.raw_data());
+  parallel_for(pieces, 1, [&](std::int64_t first, std::int64_t last) {
+    std::vector<std::byte> raw;
+    for (std::int64_t piece = first; piece < last; ++piece) {
+      const std::int64_t at = piece * kPiece, count = std::min(kPiece, tensor.elements() - at);
+      raw.resize(static_cast<std::size_t>(count) * element->bytes);
+      file_.read(stored.begin + static_cast<std::uint64_t>(at) * element->bytes, raw.size(), raw.data());
+      const std::int64_t fit = convert(raw.data(), count, to + static_cast<std::size_t>(at) * size_of(dtype));
+      std::int64_t before = lost;
+      while (fit < count && at + fit < before && !lost.compare_exchange_weak(before, at + fit)) {
+      }
+    }
+  });
+  require<DataError>(lost == tensor.elements(), path(), ": element ", lost.load(), " of '", stored.name,
+                     "' is more than ", dtype, " can hold. Are the weights damaged?");
+  return tensor;
+}
+
+bool SafetensorsFile::equal(const SafetensorsFile& a, const StoredTensor& x, const SafetensorsFile& b,
+                            const StoredTensor& y) {
+  if (x.type != y.type || x.extents != y.extents) return false;
+  constexpr std::uint64_t kPiece = 1 << 20;
+  std::vector<std::byte> of_x(kPiece), of_y(kPiece);
+  for (std::uint64_t at = 0; at < x.end - x.begin; at += kPiece) {
+    const std::uint64_t bytes = std::min(kPiece, x.end - x.begin - at);
+    a.file_.read(x.begin + at, bytes, of_x.data()), b.file_.read(y.begin + at, bytes, of_y.data());
+    if (!std::equal(of_x.begin(), of_x.begin() + static_cast<std::ptrdiff_t>(bytes), of_y.begin())) return false;
+  }
+  return true;
+}
 
 FileSum save_safetensors(const StateDict& state, const std::string& path) {
   Json header = Json::object();
@@ -144,54 +228,10 @@ FileSum save_safetensors(const StateDict& state, const std::string& path) {
 }
 
 StateDict load_safetensors(const std::string& path) {
-  const RandomAccessFile file(path);
-  require<DataError>(file.size() >= 8, path, ": has ", file.size(),
-                     " bytes, fewer than a safetensors header. It was cut off; copy or save it again.");
-  std::uint64_t header_bytes = 0;
-  file.read(0, sizeof header_bytes, &header_bytes);
-  require<DataError>(header_bytes <= kMaxHeaderBytes && header_bytes <= file.size() - 8, path, ": says its header has ",
-                     header_bytes, " bytes, but the file has ", file.size(),
-                     ". It was cut off, or is not a safetensors file.");
-  std::string text(header_bytes, '\0');
-  file.read(8, header_bytes, text.data());
-  const Json header = parse_header(text, path);
-  const std::uint64_t data_bytes = file.size() - 8 - header_bytes;
-
+  const SafetensorsFile file(path);
   StateDict state;
-  std::vector<Place> places;
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") {
-      require<DataError>(entry.is_object(), path, ": \"__metadata__\" is not a JSON object. The file is damaged.");
-      for (const auto& [key, value] : entry.items()) {
-        require<DataError>(value.is_string(), path, ": \"__metadata__\" has '", key, "' that is not a string.");
-        state.set_text(key, value.get<std::string>());
-      }
-    } else {
-      require<DataError>(!name.empty(), path, ": a tensor has no name. The file is damaged; save it again.");
-      places.push_back(read_place(name, entry, data_bytes, path));
-    }
-  }
-
-  std::vector<const Place*> in_file;
-  for (const Place& place : places) in_file.push_back(&place);
-  std::sort(in_file.begin(), in_file.end(),
-            [](const Place* a, const Place* b) { return std::pair(a->begin, a->end) < std::pair(b->begin, b->end); });
-  std::uint64_t end = 0;
-  for (const Place* place : in_file) {
-    require<DataError>(place->begin >= end, path, ": '", place->name, "' at ", place->begin, " overlaps what ends at ",
-                       end, ". The file is damaged; save it again.");
-    require<DataError>(place->begin == end, path, ": nothing describes the ", place->begin - end, " bytes before '",
-                       place->name, "'. The file is damaged; save it again.");
-    end = place->end;
-  }
-  require<DataError>(end == data_bytes, path, ": nothing describes its last ", data_bytes - end,
-                     " bytes. The file is damaged; save it again.");
-
-  for (const Place& place : places) {
-    const Tensor tensor = Tensor::empty(place.shape, place.dtype);
-    state.set(place.name, tensor);
-    file.read(8 + header_bytes + place.begin, tensor.bytes(), tensor.raw_data());
-  }
+  for (const auto& [key, text] : file.texts()) state.set_text(key, text);
+  for (const StoredTensor& stored : file.tensors()) state.set(stored.name, file.read(stored));
   return state;
 }
 

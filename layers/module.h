@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -90,9 +91,14 @@ class Module {
   /// Throws DataError naming the first mismatch, expected and found shapes.
   void load_state_dict(const StateDict& state, bool strict = true, const std::string& where = "the state",
                        const std::string& what = "the model");
+  /// What this model calls the tensor that a file has under `name`; "" for one that holds no weights, as a mask.
+  virtual std::string own_name(const std::string& name) const { return name; }
   /// Weights that another program saved, under this model's names and in its order. What is its own, or unknown, stays
   /// as it is.
   virtual StateDict translated(const StateDict& weights) const { return weights; }
+  /// Options by which the same weights compute something else, as the number of heads does. Files of weights hold them.
+  const std::map<std::string, std::string>& settings() const { return settings_; }
+  void set_setting(const std::string& name, std::string value) { settings_[name] = std::move(value); }
   bool composite() const { return !children_.empty(); }
   std::int64_t parameter_count() const;  ///< numbers in all parameters, shared ones once
 
@@ -184,6 +190,7 @@ class Module {
   std::vector<OwnParameter> parameters_;
   std::deque<NamedBuffer> buffers_;  // a deque: buffer() hands out references
   std::vector<Part> children_;
+  std::map<std::string, std::string> settings_;
   std::string path_;
   int position_ = 0;
   bool training_ = true;

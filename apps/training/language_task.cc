@@ -5,10 +5,10 @@
 #include <cstring>
 #include <string_view>
 
+#include "apps/training/gpt_files.h"
 #include "apps/training/task.h"
 #include "apps/common/text.h"
 #include "core/base/parallel.h"
-#include "core/state.h"
 #include "data/synthetic.h"
 #include "dist/trainer/language_modelling.h"
 
@@ -17,7 +17,9 @@ namespace {
 
 Tokens tokens_of(const TrainOptions& o) {
   const bool words = o.tokens.empty() && (models::gpt_recipe(o.model) == nullptr || is_synthetic(o.data));
-  const Tokens tokens = words ? Tokens{} : Tokens::parse(o.tokens.empty() ? "chars" : o.tokens);
+  std::string text = o.tokens;
+  if (text.empty() && !words) text = tokens_of_weights(o);
+  const Tokens tokens = words ? Tokens{} : Tokens::parse(text.empty() ? "chars" : text);
   if (is_synthetic(o.data) && tokens.kind != Tokens::Kind::words)
     refuse("synthetic text is made of words", "--tokens " + o.tokens, "leave it out, or give a text with --data");
   return tokens;
@@ -39,10 +41,7 @@ class LanguageTask final : public Task {
 
   void finish(const TrainOptions& o, Workload& workload, const Stop& stop) override {
     auto* const gpt = dynamic_cast<models::GPT*>(&workload.model());
-    if (!o.export_path.empty()) {
-      save_safetensors(models::for_hugging_face(*gpt), o.export_path);
-      if (!o.quiet) fmt::print("weights for Hugging Face: {}\n", o.export_path);
-    }
+    if (!o.export_path.empty()) export_gpt(o, *gpt, workload, *data_.get());
     if (o.generate.words == 0) return;
     set_kernel_threads(1);  // one word at a time has no work for more, and the text is then the same for any --threads
     GenerateOptions options = o.generate;
@@ -69,16 +68,11 @@ class LanguageTask final : public Task {
                                                LanguageModelling::Options{.batch = o.batch, .bptt = o.bptt});
   }
 
-  std::unique_ptr<Workload> of_blocks(const TrainOptions& o, models::GPT::Options model, const dist::Worker& worker) {
+  std::unique_ptr<Workload> of_blocks(const TrainOptions& o, const models::GPT::Options& of_recipe,
+                                      const dist::Worker& worker) {
     const std::shared_ptr<const TextDataset> data = data_.get();
+    models::GPT::Options model = gpt_asked_for(o, of_recipe, worker.rank == 0);
     model.vocabulary = data->vocabulary.size();
-    for (const auto& [given, its] : {std::pair{o.layers, &model.layers}, std::pair{o.heads, &model.heads},
-                                     std::pair{o.width, &model.width}, std::pair{o.block, &model.block}})
-      if (given > 0) *its = given;
-    if (o.dropout) model.dropout = *o.dropout;
-    if (model.width % model.heads != 0)
-      refuse(fmt::format("{} heads cannot share {} numbers", model.heads, model.width), "--heads and --width",
-             "give a width that is a multiple of the heads");
     return std::make_unique<BlockLanguageModelling>(
         std::make_shared<models::GPT>(model), data, worker.rank, worker.size,
         BlockLanguageModelling::Options{.batch = o.batch,

@@ -14,6 +14,7 @@
 #include "apps/command_line.h"
 #include "apps/training/device_options.h"
 #include "apps/training/exchange_settings.h"
+#include "apps/training/gpt_files.h"
 #include "apps/common/text.h"
 #include "apps/common/version.h"
 #include "core/base/processor.h"
@@ -246,12 +247,15 @@ void settle_texts(const Settings& settings, const TrainOptions& o, bool gpt) {
   const std::filesystem::path folder = std::filesystem::path(o.export_path).parent_path();
   if (!o.export_path.empty() && !folder.empty() && !std::filesystem::is_directory(folder))
     refuse("there is no folder " + folder.string(), "--export", "make it, or name another file");
+  if (!o.export_path.empty()) require_room_for_export(o);
 }
 
 /// Sets what follows from what was given, and refuses what makes no sense together.
 void settle(const Settings& settings, TrainOptions& o, const Program& program) {
   if (settings.given("epochs") && !settings.given("steps")) o.trainer.steps.reset();
   if (o.compute_only) o.sync = "none";
+  if (std::error_code none; std::filesystem::is_directory(o.export_path, none))
+    o.export_path = (std::filesystem::path(o.export_path) / "model.safetensors").string();
   o.model_given = settings.given("model");
   if (const auto alias = program.aliases.find(o.model); alias != program.aliases.end()) o.model = alias->second;
   for (const Setting& setting : settings.all())

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -14,6 +15,7 @@
 #include "data/image_codec.h"
 #include "data/image_source.h"
 #include "dist/trainer/checkpoint.h"
+#include "layers/foreign_weights.h"
 
 namespace laconic {
 namespace {
@@ -52,22 +54,37 @@ StateDict weights_of(const std::string& checkpoint) {
   return CheckpointStore::read_rank(checkpoint, 0).part("model/");
 }
 
+struct FoundWeights {
+  StateDict weights;
+  std::string where;  ///< a folder ends in "/"
+};
+
+/// Those of --init or --resume. Unless --model was given the model is theirs from now on.
+FoundWeights weights_to_go_by(const Program& program, TrainOptions& o) {
+  const auto take_model_of = [&](const std::map<std::string, std::string>& texts) {
+    const std::string of = model_of(texts);
+    if (!o.model_given && std::ranges::count(program.models, of) > 0) o.model = of;
+  };
+  if (o.resume) {
+    const std::string where = CheckpointStore::newest(o.resume_path.empty() ? o.trainer.save : o.resume_path);
+    StateDict weights = weights_of(where);
+    take_model_of(weights.texts());
+    return {std::move(weights), where + "/"};
+  }
+  const WeightsFile file(o.trainer.init);
+  take_model_of(file.texts());
+  auto [weights, notes] = weights_for(*make_model(o, 0), file, o.model);
+  for (const std::string& note : notes) fmt::print(stderr, "laconic: note: {}\n", note);
+  std::error_code ignored;
+  return {std::move(weights), o.trainer.init + (std::filesystem::is_directory(o.trainer.init, ignored) ? "/" : "")};
+}
+
 }  // namespace
 
 int predict(const Program& program, const TrainOptions& options) {
   TrainOptions o = options;
   const NoGrad no_grad;
-  std::string where = o.trainer.init;
-  StateDict weights;
-  if (o.resume) {
-    where = CheckpointStore::newest(o.resume_path.empty() ? o.trainer.save : o.resume_path);
-    weights = weights_of(where);
-    where += "/";  // a folder
-  } else {
-    weights = load_safetensors(where);
-  }
-  if (const std::string of = model_of(weights); !o.model_given && std::ranges::count(program.models, of) > 0)
-    o.model = of;
+  auto [weights, where] = weights_to_go_by(program, o);
   const int classes = classes_in(*make_model(o, 0), weights, model_info(o.model).classes);
   const std::shared_ptr<Module> model = make_model(o, classes);
   model->initialize(0);

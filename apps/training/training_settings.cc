@@ -81,7 +81,8 @@ void add_text_settings(Settings& s, TrainOptions& o, bool gpt) {
         if (*to > kMost) refuse(text + " are more than a model may have", where, concat("give at most ", kMost));
       });
     s.flag("no-shuffle", o.images.shuffle, "each worker reads the blocks of its part in their order", false);
-    s.text("export", "FILE", o.export_path, "at the end write GPT-2's weights as Hugging Face has them\n(safetensors)");
+    s.text("export", "FILE|DIR", o.export_path,
+           "at the end write GPT-2's weights as Hugging Face has them\n(safetensors), and config.json beside");
   } else {
     s.whole_number<std::int64_t>("bptt", "T", o.bptt, 1, "words of each stream in one step");
     for (const auto& [name, help, tied] : {std::tuple{"tied", "the decoder's weight is the embedding's", true},
@@ -142,7 +143,7 @@ void add_model_settings(Settings& s, TrainOptions& o, const Program& program, co
                       : "where the images are, or NAME[:DIR] of another data set,\n" + wrapped(names)) +
           (reads.own ? std::string(o.data.empty() ? "" : " [" + o.data + "]")
                      : "; synthetic: made up here\n[" + o.data + "]"));
-  s.text("init", "FILE", o.trainer.init, "start from these weights (safetensors)");
+  s.text("init", "FILE|DIR", o.trainer.init, "start from these weights (safetensors)");
   if (reads.text) {
     add_text_settings(s, o, reads.blocks);
   } else {

@@ -15,6 +15,10 @@ namespace laconic {
 nlohmann::json json_from(std::string_view text, const std::string& where);
 /// Its objects keep the order of their names.
 nlohmann::ordered_json ordered_json_from(std::string_view text, const std::string& where);
+/// The object that `text` spells, of at most `most` levels. `what` the text is, for messages: "the header".
+/// throws DataError, which begins with `path`: it is no JSON object, has a name twice, or nests deeper
+nlohmann::ordered_json object_without_twins(const std::string& text, const std::string& path, const std::string& what,
+                                            int most);
 /// The value is discarded, as nlohmann calls it, if the text is no JSON or nests too deep.
 nlohmann::json json_or_discarded(std::string_view text);
 

@@ -102,11 +102,27 @@ std::string owner(const std::string& run, std::int64_t step, int rank) {
   return fmt::format("rank {} after step {} of run {}", rank, step, run);
 }
 
+/// What a file of weights says of `name`; "" where that is nothing, or nothing that a model could be called.
+std::string word_of(const std::map<std::string, std::string>& texts, const char* name) {
+  const auto text = texts.find(name);
+  if (text == texts.end() || text->second.size() > 60) return "";
+  const bool printable = std::ranges::all_of(text->second, [](unsigned char c) { return std::isgraph(c); });
+  return printable ? text->second : "";
+}
+
+void require_same_settings(const Module& model, const StateDict& saved, const std::string& where) {
+  for (const auto& [name, own] : model.settings())
+    require<DataError>(!saved.texts().contains(name) || saved.text(name) == own, where, ": was trained with `", name,
+                       "` ", word_of(saved.texts(), name.c_str()), ", and this model has ", own,
+                       ": it would compute something else. Give the options that it was trained with.");
+}
+
 }  // namespace
 
 void load_weights(Module& model, const StateDict& saved, const std::string& where, const std::string& what,
                   bool new_head) {
   require_finite(saved, where);
+  require_same_settings(model, saved, where);
   const StateDict weights = model.translated(saved);
   const StateDict own = model.state_dict();
   std::set<std::string> head;
@@ -123,7 +139,7 @@ void load_weights(Module& model, const StateDict& saved, const std::string& wher
   try {
     model.load_state_dict(new_head ? body : weights, /*strict=*/true, where, what);
   } catch (const DataError& e) {
-    const std::string of = model_of(weights);
+    const std::string of = model_of(saved.texts());
     if (!of.empty() && of != what) throw DataError(concat(e.what(), " It was saved from ", of, "."));
     if (head_differs && !body_differs)
       throw DataError(concat(e.what(), " For other classes `new-head` lets the output layer begin anew."));
@@ -131,12 +147,7 @@ void load_weights(Module& model, const StateDict& saved, const std::string& wher
   }
 }
 
-std::string model_of(const StateDict& weights) {
-  const auto text = weights.texts().find("model");
-  if (text == weights.texts().end() || text->second.size() > 60) return "";
-  const bool printable = std::ranges::all_of(text->second, [](unsigned char c) { return std::isgraph(c); });
-  return printable ? text->second : "";
-}
+std::string model_of(const std::map<std::string, std::string>& texts) { return word_of(texts, "model"); }
 
 CheckpointStore::CheckpointStore(std::string directory) : directory_(std::move(directory)) {
   while (directory_.size() > 1 && directory_.ends_with('/')) directory_.pop_back();

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,11 +17,12 @@ namespace laconic {
 /// Copies weights into the model, all of them finite numbers. `where` is the file's path, `what` the model's name, for
 /// the message.
 ///   new_head : the output layer (ParameterInfo::output) keeps its values, whatever the file has of it
-/// throws DataError naming the first mismatch, expected and found shapes
+/// throws DataError naming the first mismatch: expected and found shapes, or a setting of the model (Module::settings())
+///        that the weights were saved with and that is another one
 void load_weights(Module& model, const StateDict& weights, const std::string& where, const std::string& what,
                   bool new_head = false);
-/// The name of the model whose weights these are, as a trainer has saved it; "" where nobody did.
-std::string model_of(const StateDict& weights);
+/// The name of the model whose weights these are, by their texts, as a trainer has saved it; "" where nobody did.
+std::string model_of(const std::map<std::string, std::string>& texts);
 
 /// Says what a checkpoint is a checkpoint of. It is written last: a checkpoint without a manifest does not count.
 ///

@@ -150,6 +150,7 @@ dist::RankState Setup::state() const {
 StateDict Setup::weights() const {
   StateDict weights = workload.model().state_dict();
   weights.set_text("model", o.model_name);
+  for (const auto& [name, value] : workload.model().settings()) weights.set_text(name, value);
   workload.describe_weights(weights);
   return weights;
 }

@@ -1,5 +1,7 @@
 #include "dist/trainer/setup.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <exception>
 
@@ -9,6 +11,7 @@
 #include "dist/collective/meeting.h"
 #include "dist/engine/busy.h"
 #include "dist/world.h"
+#include "layers/foreign_weights.h"
 
 namespace laconic {
 namespace {
@@ -74,9 +77,10 @@ void Setup::make_model() {
   if (o.plan_file == kAutomatic || (worker.rank == 0 && !o.describes_only)) model.initialize(o.seed);
   if (!o.init.empty() && worker.rank == 0) {
     const dist::Busy reading(dist::Busy::With::files, "reads its weights", [this] { return o.init; });
-    const StateDict weights = load_safetensors(o.init);
+    const auto [weights, notes] = weights_for(model, WeightsFile(o.init), o.model_name);
     load_weights(model, weights, o.init, o.model_name, o.new_head);
     require_same_vocabulary(weights);
+    for (const std::string& note : notes) fmt::print(stderr, "laconic: note: {}\n", note);
   }
   arena = std::make_unique<ParameterArena>(model.parameters(), o.device);
   require<UsageError>(arena->elements() > 0, o.model_name, ": there is nothing to train: every parameter is frozen.");

@@ -76,6 +76,7 @@ GPT::GPT(Options o) : o_(o) {
   ln_f_ = child<LayerNorm>("ln_f", {.dim = o.width});
   head_ = child<Linear>("lm_head",
                         {.in = o.width, .out = o.vocabulary, .bias = false, .output = true, .weight = wte->weight()});
+  set_setting("heads", std::to_string(o.heads));
 }
 
 void GPT::checkpoint_activations(bool on) { h_->checkpoint_activations(on); }
@@ -92,22 +93,31 @@ Tensor GPT::forward(const Tensor& x) {
   return (*head_)(ops::reshape(ops::permute(y, {1, 0, 2}), {x.elements(), o_.width}));
 }
 
+std::string GPT::own_name(const std::string& full) const {
+  const std::string name = full.starts_with(kPrefix) ? full.substr(kPrefix.size()) : full;
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ? "" : name;
+}
+
 StateDict GPT::translated(const StateDict& weights) const {
   StateDict mine;
-  bool foreign = false;
+  bool turned = false, first = true, biases = false;
   for (const auto& [full, tensor] : weights) {
-    const std::string name = full.starts_with(kPrefix) ? full.substr(kPrefix.size()) : full;
-    const bool mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
-    foreign |= mask || name != full;
-    // The first of the two is three times as wide as it is high.
-    if (name.ends_with(".attn.c_attn.weight") && tensor.rank() == 2) foreign |= tensor.dim(1) == 3 * tensor.dim(0);
-    if (!mask && name != "lm_head.weight") mine.set(name, tensor);
+    const std::string name = own_name(full);
+    if (name.empty()) continue;
+    // It is three times as wide as it is high in one order, and as high as it is wide in the other.
+    if (first && name.ends_with(".attn.c_attn.weight") && tensor.rank() == 2)
+      turned = tensor.dim(1) == 3 * tensor.dim(0), first = false;
+    biases |= name.ends_with(".bias");
+    mine.set(name, tensor);
   }
-  if (!foreign) return weights;
-  StateDict turned;
-  for (const auto& [name, tensor] : mine)
-    turned.set(name, is_conv1d(name) && tensor.rank() == 2 ? ops::transpose(tensor, 0, 1) : tensor);
-  return turned;
+  if (turned)
+    for (const auto& [name, tensor] : mine)
+      if (is_conv1d(name) && tensor.rank() == 2) mine.set(name, ops::transpose(tensor, 0, 1));
+  if (!biases)
+    for (const auto& [name, parameter] : named_parameters())
+      if (name.ends_with(".bias") && !mine.empty()) mine.set(name, Tensor::zeros(parameter->info.shape));
+  for (const auto& [name, text] : weights.texts()) mine.set_text(name, text);
+  return mine;
 }
 
 StateDict for_hugging_face(const GPT& model) {

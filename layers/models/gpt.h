@@ -27,8 +27,10 @@ class GPT final : public Module {
   explicit GPT(Options o);
   const Options& options() const { return o_; }
   void checkpoint_activations(bool on = true) override;
-  /// Takes weights as Hugging Face saves GPT-2 too: with "transformer." in front of names or not, weights of linear
-  /// layers [in, out], masks beside them.
+  std::string own_name(const std::string& name) const override;
+  /// Takes weights as other programs save GPT-2 too: with "transformer." in front of names or not, masks beside them;
+  /// weights of linear layers [in, out] (Hugging Face's) or [out, in] (nanoGPT's), as the first c_attn's shape tells;
+  /// without a single bias, as nanoGPT trains them: those are 0.
   StateDict translated(const StateDict& weights) const override;
 
  private:

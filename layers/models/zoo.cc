@@ -79,6 +79,7 @@ std::shared_ptr<Module> make_model(const std::string& name, const ModelOptions& 
   ModelOptions resolved = options;
   if (resolved.classes <= 0) resolved.classes = info.classes;
   auto model = info.build(resolved);
+  if (info.has_v1) model->set_setting("resnet-v1", options.resnet_v1 ? "yes" : "no");
   model->name_all();
   return model;
 }

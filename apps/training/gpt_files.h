@@ -1,0 +1,29 @@
+#pragma once
+#include <string>
+
+#include "apps/training/options.h"
+#include "data/text.h"
+#include "dist/trainer/workload.h"
+#include "layers/models/gpt.h"
+
+/// A GPT's files as Hugging Face has them: weights, config.json beside them, and what texts are cut into.
+namespace laconic {
+
+/// The GPT that --init and the command line ask for, all but its vocabulary. What a config.json beside the weights says
+/// is followed.
+///   speaks : prints a note where neither weights nor command line say how many heads there are
+/// throws UsageError: the command line says something else;   DataError as models::gpt_from_config
+models::GPT::Options gpt_asked_for(const TrainOptions& options, models::GPT::Options of_recipe, bool speaks);
+
+/// The vocabulary that lies beside the weights of --init and their config.json, as --tokens names one; "" if there is
+/// none.
+std::string tokens_of_weights(const TrainOptions& options);
+
+/// throws UsageError: what --export would write beside its file is there already, and is of something else
+void require_room_for_export(const TrainOptions& options);
+/// Writes the weights to --export, config.json beside them, and the vocabulary if it is one of pairs. All of them
+/// appear complete.   throws DataError
+void export_gpt(const TrainOptions& options, const models::GPT& model, const Workload& workload,
+                const TextDataset& data);
+
+}  // namespace laconic
