@@ -47,15 +47,14 @@ class Chooser {
   void note(const std::string& sentence) { taken_.notes.push_back(file_.path() + ": " + sentence); }
 
   void take_off_prefixes() {
-    const auto all_begin = [&](const std::string& with) {
-      return !file_.entries().empty() &&
-             std::ranges::all_of(file_.entries(), [&](const auto& e) { return e.first.starts_with(with); }) &&
-             std::ranges::none_of(known_, [&](const std::string& own) { return (prefix_ + own).starts_with(with); });
+    const auto all = [&](const auto& is) { return std::ranges::all_of(file_.entries(), is); };
+    const auto is_strange = [&](const auto& e) {
+      return !known_.contains(model_.own_name(e.first.substr(prefix_.size())));
     };
-    for (bool more = true; more;) {
+    for (bool more = !file_.entries().empty(); more && all(is_strange);) {
       more = false;
-      for (const char* prefix : {"module.", "_orig_mod.", "model.", "backbone."})
-        if (all_begin(prefix_ + prefix)) prefix_ += prefix, more = true;
+      for (const char* const prefix : {"module.", "_orig_mod.", "model.", "backbone."})
+        if (all([&](const auto& e) { return e.first.starts_with(prefix_ + prefix); })) prefix_ += prefix, more = true;
     }
     if (!prefix_.empty()) note(concat("all names begin with '", prefix_, "', which is taken off"));
   }

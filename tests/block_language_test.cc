@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -186,6 +187,62 @@ TEST(Gpt, LearnsWritesAndExports) {
   EXPECT_EQ(last_line(theirs.out)["eval"]["loss"], last_line(ours.out)["eval"]["loss"]);
   EXPECT_LT(last_line(ours.out)["eval"]["loss"].get<double>(), 1.5);
   EXPECT_EQ(load_safetensors(dir / "hf.safetensors").at("transformer.h.0.attn.c_attn.weight").shape(), (Shape{16, 48}));
+}
+
+TEST(Gpt, FollowsAFolderOfHuggingFace) {
+  const std::string golden = std::string(LACONIC_SOURCE) + "/tests/golden/weights/";
+  const std::string common =
+      "gpt --eval-only --json --quiet --threads 1 --data " + golden + "text.txt --init " + golden;
+  const auto losses = nlohmann::json::parse(file_text(golden + "losses.json"));
+  for (const std::string folder : {"transformers", "sharded"})
+    for (const char* const file : {"", "/model.safetensors", "/model.safetensors.index.json"}) {
+      if (*file && (folder == "sharded") != has(file, "index")) continue;
+      const Result r = run(common + folder + file);
+      ASSERT_EQ(r.exit_code, 0) << r.err;
+      EXPECT_EQ(r.err, "");
+      EXPECT_NEAR(last_line(r.out)["eval"]["loss"].get<double>(), losses[folder].get<double>(), 1e-6);
+    }
+  const Result heads = run(common + "sharded --heads 4");
+  EXPECT_EQ(heads.exit_code, 2);
+  EXPECT_EQ(heads.err, "laconic: error: the config.json beside the weights says 2 (--heads 4): leave it out\n");
+  const Result alone = run(common + "f16.safetensors --layers 2 --width 8 --block 5");
+  EXPECT_TRUE(has(alone.err, "does not say how many heads it was trained with: 4 are taken (--heads)")) << alone.err;
+}
+
+TEST(Gpt, ItsOwnWeightsSayHowManyHeadsTheyHave) {
+  const TempFolder dir;
+  const std::string common = kSmallGpt + "--data " + some_text(dir) + " ";
+  ASSERT_EQ(run(common + "--steps 2 --save " + (dir / "s") + " --export " + (dir / "e.safetensors")).exit_code, 0);
+  const Result r = run(common + "--heads 4 --eval-only --init " + (dir / "s"));
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_TRUE(has(r.err, "was trained with --heads 2, and this model has 4: it would compute something else")) << r.err;
+  std::filesystem::remove(dir / "config.json");
+  const Result exported = run(common + "--heads 4 --eval-only --init " + (dir / "e.safetensors"));
+  EXPECT_TRUE(has(exported.err, "was trained with --heads 2, and this model has 4")) << exported.err;
+}
+
+TEST(Gpt, ExportsAFolderWithItsVocabulary) {
+  const TempFolder dir;
+  std::filesystem::create_directory(dir / "hf");
+  const std::string data = "--data " + some_text(dir) + " ";
+  ASSERT_EQ(run(kSmallGpt + data + "--tokens bpe:260 --steps 3 --save " + (dir / "s") + " --export " + (dir / "hf"))
+                .exit_code,
+            0);
+  std::set<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(dir / "hf"))
+    files.insert(entry.path().filename().string());
+  EXPECT_EQ(files, (std::set<std::string>{"config.json", "merges.txt", "model.safetensors", "vocab.json"}));
+  const Result ours = run(kSmallGpt + data + "--tokens bpe:260 --eval-only --json --init " + (dir / "s"));
+  const Result theirs = run("gpt --threads 1 --quiet " + data + "--eval-only --json --init " + (dir / "hf"));
+  ASSERT_EQ(theirs.exit_code, 0) << theirs.err;
+  EXPECT_EQ(last_line(theirs.out)["eval"]["loss"], last_line(ours.out)["eval"]["loss"]);
+  const std::string mine = "{\"name\": \"mine\"}";
+  dir.write("hf/config.json", {mine.begin(), mine.end()});
+  const Result r = run(kSmallGpt + data + "--steps 3 --export " + (dir / "hf"));
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_TRUE(has(r.err, "config.json is of something else, and would be replaced (--export): name another folder"))
+      << r.err;
+  EXPECT_EQ(file_text(dir / "hf/config.json"), mine);
 }
 
 TEST(Gpt, APromptThatCannotBeReadIsSaidBeforeTraining) {
