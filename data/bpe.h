@@ -16,7 +16,7 @@ namespace laconic {
 ///                                     space
 ///   white space                       up to the end of the text, or without its last character, which then begins the
 ///                                     next word; alone, that character
-/// Text is UTF-8. Letters and numbers are all of Unicode 14's categories L and N, white space its property White_Space.
+/// Text is UTF-8. Letters and numbers are all of Unicode 16's categories L and N, white space its property White_Space.
 /// A byte that is not UTF-8 is a character that is none of these, so any bytes may be cut.   at < text.size()
 /// source: Radford et al. 2019, the pattern of their encoder.py
 std::size_t word_bytes(std::string_view text, std::size_t at);
