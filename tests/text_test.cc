@@ -34,9 +34,9 @@ class Text : public ::testing::Test {
   TempFolder folder_;
 };
 
-std::string words_of(const TextDataset& data, const std::vector<std::int32_t>& part) {
+std::string words_of(const TextDataset& data, const TokenSequence& part) {
   std::string text;
-  for (std::int32_t w : part) text += (text.empty() ? "" : " ") + data.vocabulary.word(w);
+  for (std::int32_t w : part.numbers()) text += (text.empty() ? "" : " ") + data.vocabulary.word(w);
   return text;
 }
 
@@ -195,7 +195,7 @@ TEST(TokensText, ReadsItsSpellings) {
   for (const std::string text : {"words", "chars", "bpe:256", "bpe:1000000", "bpe:folder", "bpe:./1000", "bpe:-5"})
     EXPECT_EQ(Tokens::parse(text).text(), text);
   EXPECT_EQ(Tokens::parse("bpe:1000").size, 1000);
-  EXPECT_EQ(Tokens::parse("bpe:./1000").folder, "./1000");
+  EXPECT_EQ(Tokens::parse("bpe:./1000").path, "./1000");
   for (const char* bad :
        {"", "word", "characters", "bpe", "bpe:", "bpe:255", "bpe:1000001", "bpe:99999999999999999999"})
     EXPECT_THROW(Tokens::parse(bad), UsageError) << bad;
@@ -212,7 +212,7 @@ TEST_F(Text, CutsAFileIntoItsCharactersAsNanoGPTDoes) {
   EXPECT_EQ(data.valid, (std::vector<std::int32_t>{9, 3, 8}));
   EXPECT_TRUE(data.test.empty());
   EXPECT_EQ(data.unseen, 0);
-  EXPECT_EQ(data.decode(data.train) + data.decode(data.valid), text.substr(3));
+  EXPECT_EQ(data.decode(data.train.numbers()) + data.decode(data.valid.numbers()), text.substr(3));
   EXPECT_EQ(data.encode("za\n"), (std::vector<std::int32_t>{6, 4, 1}));
   EXPECT_THAT(error_of<DataError>([&] { data.encode("zoo"); }), HasSubstr("does not have the character 'o'"));
   EXPECT_THAT(error_of<DataError>([&] { data.encode("z\xC3"); }), HasSubstr("not UTF-8"));
@@ -264,8 +264,8 @@ TEST_F(Text, WordsGoBackAndForth) {
   write("valid.txt", "a\n");
   write("test.txt", "a\n");
   const TextDataset data = load_text(folder());
-  EXPECT_EQ(data.decode(data.train), "the cat sat\nthe dog\n");
-  EXPECT_EQ(data.encode("the cat sat\nthe dog\n"), data.train);
+  EXPECT_EQ(data.decode(data.train.numbers()), "the cat sat\nthe dog\n");
+  EXPECT_EQ(data.encode("the cat sat\nthe dog\n"), data.train.numbers());
   EXPECT_EQ(data.decode(data.encode(" the \t bird\n\n  dog")), "the <unk>\n\ndog");
   EXPECT_EQ(data.encode(""), std::vector<std::int32_t>());
 }

@@ -16,6 +16,7 @@ namespace laconic {
 namespace {
 
 Tokens tokens_of(const TrainOptions& o) {
+  if (o.tokens.empty() && !is_synthetic(o.data) && has_token_numbers(o.data)) return {.kind = Tokens::Kind::numbers};
   const bool words = o.tokens.empty() && (models::gpt_recipe(o.model) == nullptr || is_synthetic(o.data));
   const Tokens tokens = words ? Tokens{} : Tokens::parse(o.tokens.empty() ? "chars" : o.tokens);
   if (is_synthetic(o.data) && tokens.kind != Tokens::Kind::words)
