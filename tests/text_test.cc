@@ -81,6 +81,37 @@ TEST_F(Text, TakesTheNamesThatArchivesUse) {
   }
 }
 
+TEST_F(Text, TakesTheNamesThatOtherProgramsUse) {
+  write("wiki.train.raw", "a\n");
+  write("wiki.val.raw", "a b\n");
+  write("wiki.test.raw", "a b c\n");
+  EXPECT_EQ(load_text(folder()).valid.size(), 3u);
+  write("validation.txt", "a b c d\n");
+  EXPECT_EQ(load_text(folder()).valid.size(), 5u) << "what ends in txt is preferred";
+  write("val.txt", "a b c d\n");
+  EXPECT_THAT(error(folder()), HasSubstr("two files that could be the valid text, val.txt and validation.txt"));
+  write("wiki.valid.raw", "a b c d e\n");
+  EXPECT_EQ(load_text(folder()).valid.size(), 6u) << "and what is named valid before all";
+  write("train.test.txt", "a\n");
+  folder_.remove("wiki.train.raw"), folder_.remove("wiki.test.raw");
+  EXPECT_THAT(error(folder()), HasSubstr("has the names of two parts"));
+}
+
+TEST_F(Text, SaysWhatAByteOfZeroMayBe) {
+  std::string utf16;
+  for (const char c : std::string("a text in UTF-16, of which a file is made\n")) utf16 += c, utf16 += '\0';
+  for (const char* const tokens : {"words", "chars", "bpe:300"}) {
+    SCOPED_TRACE(tokens);
+    const auto said = [&](const std::string& text) {
+      return error_of<DataError>([&] { load_text(write("book.txt", text), Tokens::parse(tokens)); });
+    };
+    EXPECT_THAT(said(utf16), HasSubstr("line 1: a byte 0, which no text has. Convert UTF-16"));
+    EXPECT_THAT(said("a\nb\n" + utf16), HasSubstr("line 3: a byte 0"));
+    EXPECT_THAT(said("a\nb\n" + utf16), HasSubstr("numbers of tokens, as nanoGPT's train.bin"));
+    EXPECT_THAT(said("a\n\xFF\n" + utf16), HasSubstr("line 2: not UTF-8"));
+  }
+}
+
 TEST_F(Text, ReadsGzip) {
   for (const std::string part : {"train", "valid", "test"}) {
     const std::string text = part + " x\n";
@@ -192,12 +223,14 @@ TEST_F(Text, FingerprintSeesEveryWord) {
 }
 
 TEST(TokensText, ReadsItsSpellings) {
-  for (const std::string text : {"words", "chars", "bpe:256", "bpe:1000000", "bpe:folder", "bpe:./1000", "bpe:-5"})
+  for (const std::string text : {"words", "chars", "bpe:256", "bpe:1000000", "bpe:folder", "bpe:./1000", "bpe:-5",
+                                 "numbers", "numbers:2", "numbers:50257"})
     EXPECT_EQ(Tokens::parse(text).text(), text);
   EXPECT_EQ(Tokens::parse("bpe:1000").size, 1000);
   EXPECT_EQ(Tokens::parse("bpe:./1000").path, "./1000");
-  for (const char* bad :
-       {"", "word", "characters", "bpe", "bpe:", "bpe:255", "bpe:1000001", "bpe:99999999999999999999"})
+  EXPECT_EQ(Tokens::parse("numbers:50257").size, 50257);
+  for (const char* bad : {"", "word", "characters", "bpe", "bpe:", "bpe:255", "bpe:1000001", "bpe:99999999999999999999",
+                          "numbers:", "numbers:1", "numbers:1000001", "numbers:x", "numbersx"})
     EXPECT_THROW(Tokens::parse(bad), UsageError) << bad;
 }
 
