@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,7 +17,7 @@ namespace laconic {
 ///                                     space
 ///   white space                       up to the end of the text, or without its last character, which then begins the
 ///                                     next word; alone, that character
-/// Text is UTF-8. Letters and numbers are all of Unicode 14's categories L and N, white space its property White_Space.
+/// Text is UTF-8. Letters and numbers are all of Unicode 16's categories L and N, white space its property White_Space.
 /// A byte that is not UTF-8 is a character that is none of these, so any bytes may be cut.   at < text.size()
 /// source: Radford et al. 2019, the pattern of their encoder.py
 std::size_t word_bytes(std::string_view text, std::size_t at);
@@ -34,13 +35,24 @@ class BytePairs {
   /// throws DataError: the different words have 2 GiB or more
   static BytePairs train(std::string_view text, std::int32_t size);
 
-  /// Reads what GPT-2 and Hugging Face's `tokenizers` write: vocab.json, {"token": number}, and merges.txt, a merge a
-  /// line, the most urgent first; bytes are spelled in GPT-2's alphabet, where each is one printable character. Tokens
-  /// that no merge makes, as <|endoftext|>, have numbers, and encode() never gives them.
-  /// throws DataError, naming the file and, in merges.txt, the line: missing, damaged, a number twice or left out,
-  ///        a byte that has no token, a merge of tokens that there are not, or that comes twice
-  static BytePairs load(const std::string& folder);
-  /// Writes both files; each appears complete or not at all. Makes the folder if need be.   throws DataError
+  /// Reads a vocabulary that others have written. Of a folder's files the first of these is taken:
+  ///   tokenizer.json           Hugging Face's `tokenizers`: BPE behind ByteLevel with GPT-2's pattern. Its added
+  ///   tokens
+  ///                            are looked for before a text is cut; what truncates, pads or goes round a text is not
+  ///                            followed
+  ///   vocab.json, merges.txt   {"token": number}, and a merge a line, the most urgent first; bytes are spelled in
+  ///   encoder.json, vocab.bpe  GPT-2's alphabet (data/bpe_alphabet.h). Tokens that no merge makes, as <|endoftext|>,
+  ///                            have numbers, and encode() never gives them
+  ///   NAME.tiktoken            tiktoken's: a token's bytes in base 64 and its number a line. <|endoftext|> has the
+  ///   number
+  ///                            that is left out, or the one behind the last, and encode() never gives it
+  ///   path : such a folder, a tokenizer.json or a .tiktoken
+  /// throws DataError, naming the file and, where it has lines, the line: missing, damaged, a number twice or left out,
+  ///        a byte that has no token, a merge of tokens that there are not, or that comes twice; or texts are cut
+  ///        otherwise: by what tokenizer.json says, or as a merge shows whose token is not within one word_bytes()
+  static BytePairs load(const std::string& path);
+  /// Writes vocab.json and merges.txt; each appears complete or not at all. Makes the folder if need be.   throws
+  /// DataError
   void save(const std::string& folder) const;
 
   std::int32_t size() const { return static_cast<std::int32_t>(tokens_.size()); }
@@ -62,13 +74,23 @@ class BytePairs {
   // false: there is such a merge
   bool merge(std::int32_t left, std::int32_t right, std::int32_t token);
   void index_bytes();
+  struct Part {
+    std::size_t begin, end;
+  };
+  using Seen = std::unordered_map<std::string_view, Part>;  // where among the tokens a word was first encoded
+  // Looks for the tokens whole_[pass] and those of later passes, then encodes words.
+  void encode_around(std::size_t pass, std::string_view text, std::vector<std::int32_t>& tokens, Seen& seen) const;
+  void encode_words(std::string_view text, std::vector<std::int32_t>& tokens, Seen& seen) const;
   void encode_word(std::string_view word, std::vector<std::int32_t>& tokens) const;
+  friend class PairsReader;
 
   std::vector<std::string> tokens_;
   std::unordered_map<std::string, std::int32_t> numbers_;  // the places in tokens_
   std::vector<std::pair<std::int32_t, std::int32_t>> merges_;
   std::unordered_map<std::uint64_t, Merged> merged_;  // merges by both tokens of the pair
   std::vector<std::int32_t> byte_;                    // the token of each byte
+  // Tokens that are found in a text before it is cut into words, as `tokenizers` does it: in two passes.
+  std::array<std::vector<std::int32_t>, 2> whole_;
 };
 
 }  // namespace laconic

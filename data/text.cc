@@ -4,23 +4,23 @@
 #include <array>
 #include <filesystem>
 #include <set>
-#include <sstream>
 
 #include "core/base/error.h"
 #include "core/base/parse.h"
 #include "data/bpe.h"
 #include "data/input_file.h"
+#include "data/text_parts.h"
+#include "data/token_file.h"
 #include "data/utf8.h"
 
 namespace laconic {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t kLongestWord = 4096;  // bytes; longer ones are no words, and this file is no text
-constexpr std::int64_t kFewestLines = 20;   // lines of one file that is split: 18, 1, 1
+constexpr std::size_t kLongestWord = 4096;      // bytes; longer ones are no words, and this file is no text
+constexpr std::int64_t kFewestLines = 20;       // lines of one file that is split: 18, 1, 1
 constexpr std::int64_t kFewestCharacters = 20;  // 18, 2
-constexpr std::string_view kPairs = "bpe:";
-constexpr std::array<const char*, 3> kParts = {"train", "valid", "test"};
+constexpr std::string_view kPairs = "bpe:", kNumbers = "numbers";
 
 bool blank(std::uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
@@ -38,6 +38,14 @@ std::size_t well_formed(std::string_view text) {
 void require_utf8(bool ok, const std::string& path, std::uint64_t line) {
   require<DataError>(ok, path, ", line ", grouped(line), ": not UTF-8. Convert the file, as with iconv -t UTF-8.");
 }
+
+void require_no_zero(bool ok, const std::string& path, std::uint64_t line) {
+  require<DataError>(ok, path, ", line ", grouped(line),
+                     ": a byte 0, which no text has. Convert UTF-16, as with iconv -f UTF-16LE -t UTF-8; if it holds "
+                     "numbers of tokens, as nanoGPT's train.bin does, say numbers (`tokens`).");
+}
+
+std::array<TokenSequence*, 3> parts_of(TextDataset& data) { return {&data.train, &data.valid, &data.test}; }
 
 /// Appends the numbers of a file's words to `tokens`, and one for the end of each line. Returns where the lines end.
 std::vector<std::size_t> read_words(const std::string& path, Vocabulary& vocabulary,
@@ -70,6 +78,7 @@ std::vector<std::size_t> read_words(const std::string& path, Vocabulary& vocabul
         continue;
       }
       begun = true;
+      require_no_zero(c != 0, path, line);
       require<DataError>(open.size() < kLongestWord, path, ", line ", grouped(line), ": a word of more than ",
                          grouped(kLongestWord), " bytes. Is this text, with blanks between its words?");
       open += static_cast<char>(c);
@@ -84,55 +93,27 @@ std::vector<std::size_t> read_words(const std::string& path, Vocabulary& vocabul
 std::string utf8_text(const std::string& path) {
   std::string text = read_text(path);
   require<DataError>(!text.empty(), path, " is empty: it has no characters. Give a file with text.");
-  const std::size_t good = well_formed(text);
-  const auto lines = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(good), '\n');
-  require_utf8(good == text.size(), path, static_cast<std::uint64_t>(lines) + 1);
+  const auto line_of = [&](std::size_t place) {
+    return static_cast<std::uint64_t>(
+               std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(place), '\n')) +
+           1;
+  };
+  const std::size_t zero = text.find('\0'), good = well_formed(text);
+  if (zero < good) require_no_zero(false, path, line_of(zero));
+  if (good < text.size()) require_utf8(false, path, line_of(good));
   return text;
-}
-
-/// Whether `name` is one of a part's file: see load_text.
-bool is_part(std::string name, const char* part) {
-  if (name.ends_with(".gz")) name.resize(name.size() - 3);
-  std::vector<std::string> pieces;
-  std::istringstream dotted(name + ".");  // what is behind the last dot is a piece too, even where it is nothing
-  for (std::string piece; std::getline(dotted, piece, '.');) pieces.push_back(piece);
-  return pieces.size() >= 2 && (pieces.back() == "txt" || pieces.back() == "tokens") &&
-         std::find(pieces.begin(), pieces.end() - 1, part) != pieces.end() - 1;
-}
-
-std::string file_of(const std::string& folder, const char* part) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    std::error_code ignored;
-    const std::string name = it->path().filename().string();
-    if (is_part(name, part) && it->is_regular_file(ignored)) names.push_back(name);
-  }
-  require<DataError>(!error, folder, " cannot be read: ", error.message(), ". Check its permissions (`data`).");
-  std::sort(names.begin(), names.end());
-  // What was unpacked beside its archive is the same file.
-  if (names.size() == 2 && names[1] == names[0] + ".gz") names.pop_back();
-  require<DataError>(!names.empty(), folder, " has no ", part, " text: none of its files is named like ", part,
-                     ".txt, x.", part, ".txt or x.", part,
-                     ".tokens, plain or .gz. Name one so, or give one text file (`data`).");
-  require<DataError>(names.size() == 1, folder, " has two files that could be the ", part, " text, ", names[0], " and ",
-                     names.size() > 1 ? names[1] : "", ". Keep one of them there (`data`).");
-  return (fs::path(folder) / names[0]).string();
-}
-
-std::array<std::string, 3> files_of(const std::string& folder) {
-  std::array<std::string, 3> paths;
-  for (std::size_t i = 0; i < 3; ++i) paths[i] = file_of(folder, kParts[i]);
-  return paths;
 }
 
 TextDataset load_folder(const std::string& folder) {
   TextDataset data;
-  const auto [train, valid, test] = files_of(folder);
-  read_words(train, data.vocabulary, data.train);
-  const std::int32_t known = data.vocabulary.size();
-  read_words(valid, data.vocabulary, data.valid);
-  read_words(test, data.vocabulary, data.test);
+  const auto files = part_files(folder, PartsHold::text);
+  std::int32_t known = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    std::vector<std::int32_t> numbers;
+    read_words(files[i], data.vocabulary, numbers);
+    *parts_of(data)[i] = std::move(numbers);
+    if (i == 0) known = data.vocabulary.size();
+  }
   data.close_vocabulary(known);
   return data;
 }
@@ -149,13 +130,14 @@ TextDataset load_file(const std::string& path) {
   const auto end_of = [&](std::int64_t percent) {
     return all.begin() + static_cast<std::ptrdiff_t>(ends[static_cast<std::size_t>(lines * percent / 100 - 1)]);
   };
-  data.train.assign(all.begin(), end_of(90));
-  data.valid.assign(end_of(90), end_of(95));
-  data.test.assign(end_of(95), all.end());
+  const std::int32_t known = *std::max_element(all.begin(), end_of(90)) + 1;
+  data.train = std::vector(all.begin(), end_of(90));
+  data.valid = std::vector(end_of(90), end_of(95));
+  data.test = std::vector(end_of(95), all.end());
   for (const auto* part : {&data.valid, &data.test})
     require<DataError>(part->size() >= 2, path, ": its ", part == &data.valid ? "validation" : "test",
                        " text is an empty line, so there is nothing to foretell. Give a longer text (`data`).");
-  data.close_vocabulary(*std::max_element(data.train.begin(), data.train.end()) + 1);
+  data.close_vocabulary(known);
   return data;
 }
 
@@ -163,7 +145,7 @@ TextDataset load_file(const std::string& path) {
 std::array<std::string, 3> read_parts(const std::string& path, bool is_folder) {
   std::array<std::string, 3> parts;
   if (is_folder) {
-    parts = files_of(path);
+    parts = part_files(path, PartsHold::text);
     for (std::string& part : parts) part = utf8_text(part);
     return parts;
   }
@@ -193,24 +175,69 @@ Vocabulary alphabet_of(const std::array<std::string, 3>& parts) {
   return alphabet;
 }
 
+void take_pairs(TextDataset& data, BytePairs pairs) {
+  data.pairs = std::make_shared<BytePairs>(std::move(pairs));
+  for (std::int32_t i = 0; i < data.pairs->size(); ++i) data.vocabulary.add(data.pairs->token(i));
+}
+
 TextDataset load_without_words(const std::string& path, bool is_folder, const Tokens& tokens) {
   const std::array<std::string, 3> parts = read_parts(path, is_folder);
   TextDataset data;
   data.name = path;
   data.tokens = tokens;
-  if (tokens.kind == Tokens::Kind::pairs) {
-    data.pairs = std::make_shared<BytePairs>(tokens.size > 0 ? BytePairs::train(parts[0], tokens.size)
-                                                             : BytePairs::load(tokens.folder));
-    for (std::int32_t i = 0; i < data.pairs->size(); ++i) data.vocabulary.add(data.pairs->token(i));
-  } else {
+  if (tokens.kind == Tokens::Kind::pairs)
+    take_pairs(data, tokens.size > 0 ? BytePairs::train(parts[0], tokens.size) : BytePairs::load(tokens.path));
+  else
     data.vocabulary = alphabet_of(parts);
-  }
-  const std::array<std::vector<std::int32_t>*, 3> numbers = {&data.train, &data.valid, &data.test};
   for (std::size_t i = 0; i < 3; ++i) {
-    *numbers[i] = data.encode(parts[i]);
-    require<DataError>(numbers[i]->size() >= 2 || parts[i].empty(), path, ": its ", kParts[i],
+    TokenSequence& part = *parts_of(data)[i];
+    part = data.encode(parts[i]);
+    require<DataError>(part.size() >= 2 || parts[i].empty(), path, ": its ", kPartNames[i],
                        " text is one token, and nothing can be foretold. Give a longer text (`data`).");
   }
+  return data;
+}
+
+/// Maps the parts of a folder, or of a file.
+void map_numbers(TextDataset& data, const std::string& path, bool is_folder, std::int64_t vocabulary) {
+  if (is_folder) {
+    const auto files = part_files(path, PartsHold::numbers);
+    for (std::size_t i = 0; i < 3; ++i)
+      if (!files[i].empty()) *parts_of(data)[i] = map_token_file(files[i], vocabulary);
+  } else {
+    const TokenSequence all = map_token_file(path, vocabulary);
+    const std::size_t cut = all.size() / 10 * 9 + all.size() % 10 * 9 / 10;
+    data.train = all.part(0, cut), data.valid = all.part(cut, all.size());
+  }
+  for (std::size_t i = 0; i < 3; ++i)
+    if (const std::size_t size = parts_of(data)[i]->size(); i < 2 || size > 0)
+      require<DataError>(size >= 2, path, ": its ", kPartNames[i], " part has ", size, size == 1 ? " token" : " tokens",
+                         ", and nothing can be foretold. Give a longer one (`data`).");
+}
+
+TextDataset load_numbers(const std::string& path, bool is_folder, const Tokens& tokens) {
+  TextDataset data;
+  data.tokens = tokens;
+  std::int64_t vocabulary = tokens.size;
+  if (tokens.kind == Tokens::Kind::pairs) {
+    if (tokens.size > 0)
+      refuse(path + " has numbers of tokens, and byte pairs are learned from text", "`tokens`",
+             "give numbers, or the tokenizer that they were made with, as bpe:PATH");
+    take_pairs(data, BytePairs::load(tokens.path));
+    map_numbers(data, path, is_folder, data.vocabulary.size());
+    return data;
+  }
+  map_numbers(data, path, is_folder, vocabulary);
+  if (vocabulary == 0) {
+    for (const TokenSequence* const part : parts_of(data)) vocabulary = std::max(vocabulary, part->largest() + 1);
+    data.note = concat("a vocabulary of ", grouped(static_cast<std::uint64_t>(vocabulary)),
+                       " tokens, by the largest number among them");
+  }
+  for (std::int64_t i = 0; i < vocabulary; ++i) data.vocabulary.add(std::to_string(i));
+  const fs::path pickle = (is_folder ? fs::path(path) : fs::path(path).parent_path()) / "meta.pkl";
+  if (std::error_code error; fs::exists(pickle, error))
+    data.note += concat(data.note.empty() ? "" : "\n", pickle.string(),
+                        ", a pickle of Python, is not read: tokens are written as numbers");
   return data;
 }
 
@@ -219,21 +246,29 @@ TextDataset load_without_words(const std::string& path, bool is_folder, const To
 Tokens Tokens::parse(const std::string& text) {
   if (text == "words") return {};
   if (text == "chars") return {.kind = Kind::characters};
+  if (text == kNumbers) return {.kind = Kind::numbers};
+  const auto size_from = [](const std::string& size, std::int32_t least, const char* advice) {
+    const auto number = number_from<std::int32_t>(size);
+    if (!number || *number < least || *number > kMostTokens)
+      refuse(concat("a vocabulary of ", size, " tokens"), "`tokens`", advice);
+    return *number;
+  };
+  if (text.starts_with(concat(kNumbers, ":")))
+    return {.kind = Kind::numbers,
+            .size = size_from(text.substr(kNumbers.size() + 1), 2, "give 2 to 1,000,000, as numbers:50257")};
   if (!text.starts_with(kPairs) || text.size() == kPairs.size())
     refuse(concat("'", text, "' is no kind of tokens"), "`tokens`",
-           "give words, chars, bpe:SIZE or bpe:FOLDER, as bpe:1000");
+           "give words, chars, numbers, bpe:SIZE or bpe:PATH, as bpe:1000");
   const std::string how = text.substr(kPairs.size());
-  if (how.find_first_not_of("0123456789") != std::string::npos) return {.kind = Kind::pairs, .folder = how};
-  const auto size = number_from<std::int32_t>(how);
-  if (!size || *size < 256 || *size > 1000000)
-    refuse(concat("a vocabulary of ", how, " tokens"), "`tokens`", "give 256, the bytes alone, to 1,000,000");
-  return {.kind = Kind::pairs, .size = *size};
+  if (how.find_first_not_of("0123456789") != std::string::npos) return {.kind = Kind::pairs, .path = how};
+  return {.kind = Kind::pairs, .size = size_from(how, 256, "give 256, the bytes alone, to 1,000,000")};
 }
 
 std::string Tokens::text() const {
   if (kind == Kind::words) return "words";
   if (kind == Kind::characters) return "chars";
-  return concat(kPairs, size > 0 ? std::to_string(size) : folder);
+  if (kind == Kind::numbers) return size > 0 ? concat(kNumbers, ":", size) : std::string(kNumbers);
+  return concat(kPairs, size > 0 ? std::to_string(size) : path);
 }
 
 std::int32_t Vocabulary::add(std::string_view word) {
@@ -255,9 +290,12 @@ void Vocabulary::shorten(std::int32_t size) {
 void TextDataset::close_vocabulary(std::int32_t known) {
   vocabulary.shorten(known);
   const std::int32_t unknown = vocabulary.add(Vocabulary::kUnknown);
-  for (auto* part : {&valid, &test})
-    for (std::int32_t& word : *part)
+  for (TokenSequence* const part : {&valid, &test}) {
+    std::vector<std::int32_t> words = part->numbers();
+    for (std::int32_t& word : words)
       if (word >= known) word = unknown, ++unseen;
+    *part = std::move(words);
+  }
 }
 
 std::vector<std::int32_t> TextDataset::encode(std::string_view text) const {
@@ -287,7 +325,7 @@ std::vector<std::int32_t> TextDataset::encode(std::string_view text) const {
     while (end < text.size() && !blank(static_cast<std::uint8_t>(text[end]))) ++end;
     if (end > i)
       add(text.substr(i, end - i));
-    else if (text[end++] == '\n')
+    else if (text[end++] == '\n' && tokens.kind == Tokens::Kind::words)
       add(Vocabulary::kEnd);
   }
   return numbers;
@@ -299,7 +337,7 @@ std::string TextDataset::decode(std::span<const std::int32_t> numbers) const {
     require<DataError>(number >= 0 && number < vocabulary.size(), name, ": there is no token ", number,
                        " in a vocabulary of ", vocabulary.size(), ".");
     const std::string& token = vocabulary.word(number);
-    if (tokens.kind != Tokens::Kind::words)
+    if (!tokens.are_spaced())
       text += token;
     else if (token == Vocabulary::kEnd)
       text += '\n';
@@ -314,11 +352,20 @@ TextDataset load_text(const std::string& path, const Tokens& tokens) {
   require<DataError>(fs::exists(path, error), path,
                      " does not exist. Give a folder with train, valid and test text, or a text file (`data`).");
   const bool is_folder = fs::is_directory(path, error);
-  TextDataset data = tokens.kind != Tokens::Kind::words ? load_without_words(path, is_folder, tokens)
-                     : is_folder                        ? load_folder(path)
-                                                        : load_file(path);
+  const bool numbers =
+      tokens.kind == Tokens::Kind::numbers || (tokens.kind == Tokens::Kind::pairs && has_token_numbers(path));
+  TextDataset data = numbers                              ? load_numbers(path, is_folder, tokens)
+                     : tokens.kind != Tokens::Kind::words ? load_without_words(path, is_folder, tokens)
+                     : is_folder                          ? load_folder(path)
+                                                          : load_file(path);
   data.name = path;
   return data;
+}
+
+bool has_token_numbers(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return fs::is_regular_file(path, error) && is_token_file(path);
+  return !has_train_part(path, PartsHold::text) && has_train_part(path, PartsHold::numbers);
 }
 
 static Digest digest_of(const Vocabulary& vocabulary) {
@@ -331,7 +378,7 @@ std::uint64_t fingerprint(const Vocabulary& vocabulary) { return digest_of(vocab
 
 std::uint64_t fingerprint(const TextDataset& data) {
   Digest digest = digest_of(data.vocabulary);
-  for (const auto* part : {&data.train, &data.valid, &data.test}) digest.add(*part);
+  for (const TokenSequence* const part : {&data.train, &data.valid, &data.test}) part->add_to(digest);
   return digest.value();
 }
 

@@ -10,33 +10,39 @@
 
 namespace laconic {
 
-TextBlocks::TextBlocks(const std::vector<std::int32_t>& text, const Options& options) : text_(&text), o_(options) {
+/// A number evenly from 0 … n - 1.   n >= 1
+static std::int64_t drawn(Random random, std::uint64_t n) {
+  if (n <= std::numeric_limits<std::uint32_t>::max()) return random.below(static_cast<std::uint32_t>(n));
+  for (const std::uint64_t rejected = (0 - n) % n;;) {
+    const std::uint64_t high = random.bits(), bits = high << 32 | random.bits();
+    if (bits >= rejected) return static_cast<std::int64_t>(bits % n);
+  }
+}
+
+TextBlocks::TextBlocks(const TokenSequence& text, const Options& options) : text_(text), o_(options) {
   require<UsageError>(o_.batch >= 1 && o_.length >= 1, "blocks of text: batch = ", o_.batch, ", length = ", o_.length,
                       " must be at least 1.");
   require<UsageError>(o_.ranks >= 1 && o_.rank >= 0 && o_.rank < o_.ranks, "blocks of text: rank ", o_.rank, " of ",
                       o_.ranks, " does not exist.");
 }
 
-TextBlocks TextBlocks::training(const std::vector<std::int32_t>& text, const Options& options, std::uint64_t seed) {
+TextBlocks TextBlocks::training(const TokenSequence& text, const Options& options, std::uint64_t seed) {
   TextBlocks blocks(text, options);
   require<DataError>(std::ssize(text) > options.length, "the training text has ", grouped(text.size()),
                      text.size() == 1 ? " token" : " tokens", ", and a block of ", options.length,
                      " with what follows it needs one more than that. Give a longer text, or shorter blocks.");
-  require<DataError>(text.size() <= std::numeric_limits<std::uint32_t>::max(), "the training text has ",
-                     grouped(text.size()), " tokens, and blocks begin at one of 4,294,967,295 at most. Split it.");
   blocks.seed_ = seed;
   return blocks;
 }
 
-std::vector<std::int64_t> TextBlocks::all_of(const std::vector<std::int32_t>& text, std::int64_t length) {
+std::vector<std::int64_t> TextBlocks::all_of(const TokenSequence& text, std::int64_t length) {
   const std::int64_t foretold = std::max<std::int64_t>(std::ssize(text) - 1, 0);
   std::vector<std::int64_t> blocks(static_cast<std::size_t>(foretold / length + (foretold % length > 0)));
   std::iota(blocks.begin(), blocks.end(), 0);
   return blocks;
 }
 
-TextBlocks TextBlocks::of(const std::vector<std::int32_t>& text, const Options& options,
-                          const std::vector<std::int64_t>& blocks) {
+TextBlocks TextBlocks::of(const TokenSequence& text, const Options& options, const std::vector<std::int64_t>& blocks) {
   TextBlocks its(text, options);
   const std::int64_t all = std::ssize(blocks);
   its.blocks_.assign(blocks.begin() + all * options.rank / options.ranks,
@@ -45,7 +51,7 @@ TextBlocks TextBlocks::of(const std::vector<std::int32_t>& text, const Options& 
   return its;
 }
 
-TextBlocks TextBlocks::evaluation(const std::vector<std::int32_t>& text, const Options& options) {
+TextBlocks TextBlocks::evaluation(const TokenSequence& text, const Options& options) {
   return of(text, options, all_of(text, std::max<std::int64_t>(options.length, 1)));
 }
 
@@ -61,33 +67,34 @@ std::vector<std::int64_t> TextBlocks::unread(const std::vector<std::int64_t>& bl
 
 std::int64_t TextBlocks::batches() const {
   if (!seed_) return (std::ssize(blocks_) + o_.batch - 1) / o_.batch;
-  return std::max<std::int64_t>((std::ssize(*text_) - 1) / o_.length / o_.batch / o_.ranks, 1);
+  return std::max<std::int64_t>((std::ssize(text_) - 1) / o_.length / o_.batch / o_.ranks, 1);
 }
 
 TextBlocks::Batch TextBlocks::batch(std::int64_t number) const {
-  const std::int64_t length = o_.length, last = std::ssize(*text_) - 1;
+  const std::int64_t length = o_.length, last = std::ssize(text_) - 1;
   std::vector<std::int64_t> starts(
       static_cast<std::size_t>(seed_ ? o_.batch : std::min(o_.batch, std::ssize(blocks_) - number * o_.batch)));
   for (std::int64_t b = 0; b < std::ssize(starts); ++b) {
     const std::int64_t sample = o_.rank * o_.batch + b, at = number * o_.batch + b;
     starts[static_cast<std::size_t>(b)] =
-        seed_ ? Random(*seed_, Purpose::blocks, static_cast<std::uint64_t>(number), static_cast<std::uint64_t>(sample))
-                    .below(static_cast<std::uint32_t>(last + 1 - length))
+        seed_ ? drawn(Random(*seed_, Purpose::blocks, static_cast<std::uint64_t>(number),
+                             static_cast<std::uint64_t>(sample)),
+                      static_cast<std::uint64_t>(last + 1 - length))
               : blocks_[static_cast<std::size_t>(at)] * length;
   }
   const std::int64_t rows = std::ssize(starts) * length;
   Batch batch{Tensor::empty({std::ssize(starts), length}, DType::i64), Tensor::empty({rows}, DType::i64), rows};
   batch.counted -= std::max<std::int64_t>(starts.back() + length - last, 0);
   auto *x = batch.x.data<std::int64_t>(), *next = batch.next.data<std::int64_t>();
-  for (const std::int64_t start : starts)
-    for (std::int64_t t = start; t < start + length; ++t) {
-      *x++ = (*text_)[static_cast<std::size_t>(std::min(t, last))];
-      *next++ = (*text_)[static_cast<std::size_t>(std::min(t + 1, last))];
-    }
+  for (const std::int64_t start : starts) {
+    text_.read(static_cast<std::size_t>(start), static_cast<std::size_t>(length), x);
+    text_.read(static_cast<std::size_t>(start + 1), static_cast<std::size_t>(length), next);
+    x += length, next += length;
+  }
   return batch;
 }
 
-TextStreams TextStreams::training(const std::vector<std::int32_t>& text, std::int64_t batch, int ranks, int rank) {
+TextStreams TextStreams::training(const TokenSequence& text, std::int64_t batch, int ranks, int rank) {
   TextStreams s(text);
   const std::int64_t words = static_cast<std::int64_t>(text.size()) / (batch * ranks);
   for (std::int64_t b = 0; b < batch; ++b) s.starts_.push_back((rank * batch + b) * words);
@@ -96,16 +103,15 @@ TextStreams TextStreams::training(const std::vector<std::int32_t>& text, std::in
   return s;
 }
 
-std::vector<std::int32_t> TextStreams::unread(const std::vector<std::int32_t>& text, std::int64_t streams,
-                                              std::int64_t words) {
+std::vector<std::int32_t> TextStreams::unread(const TokenSequence& text, std::int64_t streams, std::int64_t words) {
   std::vector<std::int32_t> rest;
   const std::int64_t each = static_cast<std::int64_t>(text.size()) / streams;
   for (std::int64_t s = 0; s < streams && words < each; ++s)
-    rest.insert(rest.end(), text.begin() + s * each + words, text.begin() + (s + 1) * each);
+    for (std::int64_t w = s * each + words; w < (s + 1) * each; ++w) rest.push_back(text[static_cast<std::size_t>(w)]);
   return rest;
 }
 
-TextStreams TextStreams::evaluation(const std::vector<std::int32_t>& text, std::int64_t rows, int ranks, int rank) {
+TextStreams TextStreams::evaluation(const TokenSequence& text, std::int64_t rows, int ranks, int rank) {
   TextStreams s(text);
   const std::int64_t foretold = std::max<std::int64_t>(static_cast<std::int64_t>(text.size()) - 1, 0);
   rows = std::min(rows, foretold);
@@ -126,12 +132,12 @@ TextStreams::Segment TextStreams::segment(std::int64_t from, std::int64_t steps)
             steps * streams()};
   if (from + steps == length_) s.counted -= streams() - longest_;
   auto *word = s.words.data<std::int64_t>(), *next = s.next.data<std::int64_t>();
-  const std::int64_t last = static_cast<std::int64_t>(text_->size()) - 1;
+  const std::int64_t last = static_cast<std::int64_t>(text_.size()) - 1;
   for (std::int64_t t = from; t < from + steps; ++t)
     for (const std::int64_t start : starts_) {
-      *word++ = (*text_)[static_cast<std::size_t>(start + t)];
+      *word++ = text_[static_cast<std::size_t>(start + t)];
       // What is beyond the text's end is not counted.
-      *next++ = (*text_)[static_cast<std::size_t>(std::min(start + t + 1, last))];
+      *next++ = text_[static_cast<std::size_t>(std::min(start + t + 1, last))];
     }
   return s;
 }

@@ -1,12 +1,14 @@
 """Writes unicode_ranges.inc: which code points are letters (general category L) and numbers (N).
 
-    python3 data/unicode_ranges.py > data/unicode_ranges.inc
+    python3 -m venv venv && venv/bin/pip install unicodedata2==16.0.0
+    venv/bin/python data/unicode_ranges.py > data/unicode_ranges.inc
 
 Each array is "so many that are not, so many that are", again and again from U+0080 on: all that a range needs in 16 bits.
 """
 import sys
 import textwrap
-import unicodedata
+
+import unicodedata2 as unicodedata
 
 
 def runs(category):

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "core/ops/losses.h"
@@ -85,8 +86,10 @@ TEST(BlockLanguageModelling, InOrderOtherWorkersReadWhatNobodyHasRead) {
   // A text whose tokens are their places, so that a batch tells which blocks it is.
   constexpr std::int64_t kBlock = 5, kBlocks = 139;
   const auto text = std::make_shared<TextDataset>();
-  for (std::int32_t i = 0; i < kBlocks * kBlock + 4; ++i)
-    text->vocabulary.add(std::to_string(i)), text->train.push_back(i);
+  std::vector<std::int32_t> places(kBlocks * kBlock + 4);
+  std::iota(places.begin(), places.end(), 0);
+  for (const std::int32_t place : places) text->vocabulary.add(std::to_string(place));
+  text->train = places;
   text->valid = {0, 1};
   std::map<std::int64_t, int> times;  // that a block was read
   class Reads final : public Module {
@@ -126,7 +129,7 @@ TEST(BlockLanguageModelling, InOrderOtherWorkersReadWhatNobodyHasRead) {
 TEST(BlockLanguageModelling, EvaluatesEveryTokenButTheFirstOnce) {
   const NoGrad no_grad;
   const auto model = small_gpt();
-  const std::vector<std::int32_t>& valid = block_text()->valid;
+  const std::vector<std::int32_t> valid = block_text()->valid.numbers();
   double expected = 0;
   for (std::size_t first = 0; first + 1 < valid.size(); first += 5) {
     const std::size_t count = std::min<std::size_t>(5, valid.size() - 1 - first);

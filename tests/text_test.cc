@@ -34,9 +34,9 @@ class Text : public ::testing::Test {
   TempFolder folder_;
 };
 
-std::string words_of(const TextDataset& data, const std::vector<std::int32_t>& part) {
+std::string words_of(const TextDataset& data, const TokenSequence& part) {
   std::string text;
-  for (std::int32_t w : part) text += (text.empty() ? "" : " ") + data.vocabulary.word(w);
+  for (std::int32_t w : part.numbers()) text += (text.empty() ? "" : " ") + data.vocabulary.word(w);
   return text;
 }
 
@@ -78,6 +78,37 @@ TEST_F(Text, TakesTheNamesThatArchivesUse) {
     for (const char* other : {"README.txt", "train.md", "training.txt", "train", "x.train.txt."})
       own.write(other, {'a', ' ', 'a', '\n'});
     EXPECT_EQ(load_text(own.path()).train.size(), 2u);
+  }
+}
+
+TEST_F(Text, TakesTheNamesThatOtherProgramsUse) {
+  write("wiki.train.raw", "a\n");
+  write("wiki.val.raw", "a b\n");
+  write("wiki.test.raw", "a b c\n");
+  EXPECT_EQ(load_text(folder()).valid.size(), 3u);
+  write("validation.txt", "a b c d\n");
+  EXPECT_EQ(load_text(folder()).valid.size(), 5u) << "what ends in txt is preferred";
+  write("val.txt", "a b c d\n");
+  EXPECT_THAT(error(folder()), HasSubstr("two files that could be the valid text, val.txt and validation.txt"));
+  write("wiki.valid.raw", "a b c d e\n");
+  EXPECT_EQ(load_text(folder()).valid.size(), 6u) << "and what is named valid before all";
+  write("train.test.txt", "a\n");
+  folder_.remove("wiki.train.raw"), folder_.remove("wiki.test.raw");
+  EXPECT_THAT(error(folder()), HasSubstr("has the names of two parts"));
+}
+
+TEST_F(Text, SaysWhatAByteOfZeroMayBe) {
+  std::string utf16;
+  for (const char c : std::string("a text in UTF-16, of which a file is made\n")) utf16 += c, utf16 += '\0';
+  for (const char* const tokens : {"words", "chars", "bpe:300"}) {
+    SCOPED_TRACE(tokens);
+    const auto said = [&](const std::string& text) {
+      return error_of<DataError>([&] { load_text(write("book.txt", text), Tokens::parse(tokens)); });
+    };
+    EXPECT_THAT(said(utf16), HasSubstr("line 1: a byte 0, which no text has. Convert UTF-16"));
+    EXPECT_THAT(said("a\nb\n" + utf16), HasSubstr("line 3: a byte 0"));
+    EXPECT_THAT(said("a\nb\n" + utf16), HasSubstr("numbers of tokens, as nanoGPT's train.bin"));
+    EXPECT_THAT(said("a\n\xFF\n" + utf16), HasSubstr("line 2: not UTF-8"));
   }
 }
 
@@ -192,12 +223,14 @@ TEST_F(Text, FingerprintSeesEveryWord) {
 }
 
 TEST(TokensText, ReadsItsSpellings) {
-  for (const std::string text : {"words", "chars", "bpe:256", "bpe:1000000", "bpe:folder", "bpe:./1000", "bpe:-5"})
+  for (const std::string text : {"words", "chars", "bpe:256", "bpe:1000000", "bpe:folder", "bpe:./1000", "bpe:-5",
+                                 "numbers", "numbers:2", "numbers:50257"})
     EXPECT_EQ(Tokens::parse(text).text(), text);
   EXPECT_EQ(Tokens::parse("bpe:1000").size, 1000);
-  EXPECT_EQ(Tokens::parse("bpe:./1000").folder, "./1000");
-  for (const char* bad :
-       {"", "word", "characters", "bpe", "bpe:", "bpe:255", "bpe:1000001", "bpe:99999999999999999999"})
+  EXPECT_EQ(Tokens::parse("bpe:./1000").path, "./1000");
+  EXPECT_EQ(Tokens::parse("numbers:50257").size, 50257);
+  for (const char* bad : {"", "word", "characters", "bpe", "bpe:", "bpe:255", "bpe:1000001", "bpe:99999999999999999999",
+                          "numbers:", "numbers:1", "numbers:1000001", "numbers:x", "numbersx"})
     EXPECT_THROW(Tokens::parse(bad), UsageError) << bad;
 }
 
@@ -212,7 +245,7 @@ TEST_F(Text, CutsAFileIntoItsCharactersAsNanoGPTDoes) {
   EXPECT_EQ(data.valid, (std::vector<std::int32_t>{9, 3, 8}));
   EXPECT_TRUE(data.test.empty());
   EXPECT_EQ(data.unseen, 0);
-  EXPECT_EQ(data.decode(data.train) + data.decode(data.valid), text.substr(3));
+  EXPECT_EQ(data.decode(data.train.numbers()) + data.decode(data.valid.numbers()), text.substr(3));
   EXPECT_EQ(data.encode("za\n"), (std::vector<std::int32_t>{6, 4, 1}));
   EXPECT_THAT(error_of<DataError>([&] { data.encode("zoo"); }), HasSubstr("does not have the character 'o'"));
   EXPECT_THAT(error_of<DataError>([&] { data.encode("z\xC3"); }), HasSubstr("not UTF-8"));
@@ -264,8 +297,8 @@ TEST_F(Text, WordsGoBackAndForth) {
   write("valid.txt", "a\n");
   write("test.txt", "a\n");
   const TextDataset data = load_text(folder());
-  EXPECT_EQ(data.decode(data.train), "the cat sat\nthe dog\n");
-  EXPECT_EQ(data.encode("the cat sat\nthe dog\n"), data.train);
+  EXPECT_EQ(data.decode(data.train.numbers()), "the cat sat\nthe dog\n");
+  EXPECT_EQ(data.encode("the cat sat\nthe dog\n"), data.train.numbers());
   EXPECT_EQ(data.decode(data.encode(" the \t bird\n\n  dog")), "the <unk>\n\ndog");
   EXPECT_EQ(data.encode(""), std::vector<std::int32_t>());
 }

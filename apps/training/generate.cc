@@ -116,7 +116,7 @@ ReadToken reader(models::GPT& model) {
 void generate(const ReadToken& read, const TextDataset& text, const GenerateOptions& o,
               const std::function<void(std::string_view)>& show) {
   Written written(show);
-  if (text.tokens.kind == Tokens::Kind::words)
+  if (text.tokens.are_spaced())
     words(read, text.vocabulary, o, written);
   else
     as_they_are(read, text, o, written);

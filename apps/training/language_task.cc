@@ -16,6 +16,7 @@ namespace laconic {
 namespace {
 
 Tokens tokens_of(const TrainOptions& o) {
+  if (o.tokens.empty() && !is_synthetic(o.data) && has_token_numbers(o.data)) return {.kind = Tokens::Kind::numbers};
   const bool words = o.tokens.empty() && (models::gpt_recipe(o.model) == nullptr || is_synthetic(o.data));
   std::string text = o.tokens;
   if (text.empty() && !words) text = tokens_of_weights(o);

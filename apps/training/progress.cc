@@ -95,6 +95,7 @@ void Progress::on_start(const RunInfo& info) {
                                  info.train_samples);
   if (info.validation_samples > 0) text += fmt::format("{} validation, ", info.validation_samples);
   text += fmt::format("{} test {})\n", info.test_samples, samples_of(info_));
+  if (!info.data_note.empty()) text += info.data_note + "\n";
   if (info.unseen_words > 0)
     text += fmt::format("{} of validation and test {} not in the training text, and read as <unk>\n",
                         plural(info.unseen_words, "word"), info.unseen_words == 1 ? "is" : "are");

@@ -66,7 +66,8 @@ void add_prediction_settings(Settings& s, TrainOptions& o) {
 void add_text_settings(Settings& s, TrainOptions& o, bool gpt) {
   s.value(
       "tokens", "KIND",
-      std::string("words, chars, bpe:SIZE (byte pairs, trained on the text) or\nbpe:DIR (vocab.json, merges.txt) [") +
+      std::string("words, chars, bpe:SIZE (byte pairs, trained on the text),\nbpe:PATH (tokenizer.json and others) or "
+                  "numbers[:SIZE]\n(the data are token numbers) [") +
           (gpt ? "chars]" : "words]"),
       [&o](const std::string& text, const std::string&) { o.tokens = Tokens::parse(text).text(); });
   if (gpt) {

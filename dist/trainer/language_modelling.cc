@@ -46,7 +46,8 @@ std::string TextWorkload::fingerprint() const {
 }
 
 void TextWorkload::describe(RunInfo& info) const {
-  info.data = data_->name, info.unseen_words = data_->unseen, info.words_per_step = length_;
+  info.data = data_->name, info.data_note = data_->note, info.unseen_words = data_->unseen;
+  info.words_per_step = length_;
   info.train_samples = std::ssize(data_->train), info.validation_samples = std::ssize(data_->valid);
   info.test_samples = std::ssize(data_->test);
 }
@@ -88,7 +89,7 @@ LanguageModelling::LanguageModelling(std::shared_ptr<models::LanguageModel> mode
 }
 
 std::int64_t LanguageModelling::deal_rest(const DataPosition& position) {
-  std::vector<std::int32_t> words = data_->train;
+  TokenSequence words = data_->train;
   for (const Trained& t : position.trained) {
     const std::int64_t most = std::ssize(words) / length_ + 1;  // batches of any stream
     words = TextStreams::unread(words, t.workers * rows_, std::min(t.batches, most) * length_);
@@ -117,7 +118,7 @@ Tensor LanguageModelling::loss() {
   return ops::cross_entropy((*model_)(loaded_.x, state_), loaded_.next);
 }
 
-EvalSums LanguageModelling::evaluate_on(const std::vector<std::int32_t>& text, const Stop& stop) const {
+EvalSums LanguageModelling::evaluate_on(const TokenSequence& text, const Stop& stop) const {
   const NoGrad no_grad;
   const EvalMode eval(*model_);
   const TextStreams streams = TextStreams::evaluation(text, eval_rows_, workers_, rank_);
@@ -221,7 +222,7 @@ TextWorkload::Words BlockLanguageModelling::read(std::int64_t epoch, std::int64_
 
 Tensor BlockLanguageModelling::loss() { return ops::cross_entropy((*model_)(loaded_.x), loaded_.next); }
 
-EvalSums BlockLanguageModelling::evaluate_on(const std::vector<std::int32_t>& text, const Stop& stop) const {
+EvalSums BlockLanguageModelling::evaluate_on(const TokenSequence& text, const Stop& stop) const {
   const NoGrad no_grad;
   const EvalMode eval(*model_);
   const TextBlocks blocks = TextBlocks::evaluation(text, this->blocks());

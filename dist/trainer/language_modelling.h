@@ -50,7 +50,7 @@ class TextWorkload : public Workload {
 
   virtual std::int64_t batches_of(std::int64_t epoch) const = 0;
   virtual Words read(std::int64_t epoch, std::int64_t batch) const = 0;  ///< in host memory
-  virtual EvalSums evaluate_on(const std::vector<std::int32_t>& text, const Stop& stop) const = 0;
+  virtual EvalSums evaluate_on(const TokenSequence& text, const Stop& stop) const = 0;
   /// T of a batch: the last one of an epoch may have fewer.
   virtual std::int64_t length_of(std::int64_t /*epoch*/, std::int64_t /*batch*/) const { return length_; }
   /// Batches of that epoch that other numbers of workers have trained, as dropout counts them.
@@ -106,14 +106,14 @@ class LanguageModelling final : public TextWorkload {
   std::int64_t batches_of(const TextStreams& streams) const { return (streams.length() + length_ - 1) / length_; }
   Words read(std::int64_t epoch, std::int64_t batch) const override;
   std::int64_t length_of(std::int64_t epoch, std::int64_t batch) const override;
-  EvalSums evaluate_on(const std::vector<std::int32_t>& text, const Stop& stop) const override;
+  EvalSums evaluate_on(const TokenSequence& text, const Stop& stop) const override;
   std::string settings() const override;
   const TextStreams& streams(std::int64_t epoch) const { return rest_ && epoch == rest_epoch_ ? *rest_ : streams_; }
 
   std::shared_ptr<models::LanguageModel> model_;
   const std::int64_t eval_rows_;
   TextStreams streams_;
-  std::vector<std::int32_t> rest_words_;
+  TokenSequence rest_words_;
   std::optional<TextStreams> rest_;  // of rest_words_, in one epoch
   std::int64_t rest_epoch_ = 0;
   LSTM::State state_, before_;  // behind the last loss, and before it
@@ -153,7 +153,7 @@ class BlockLanguageModelling final : public TextWorkload {
   }
   std::int64_t batches_before(std::int64_t epoch) const override { return epoch == rest_epoch_ ? rest_first_ : 0; }
   Words read(std::int64_t epoch, std::int64_t batch) const override;
-  EvalSums evaluate_on(const std::vector<std::int32_t>& text, const Stop& stop) const override;
+  EvalSums evaluate_on(const TokenSequence& text, const Stop& stop) const override;
   std::string settings() const override;
   TextBlocks::Options blocks() const { return {.batch = rows_, .length = length_, .ranks = workers_, .rank = rank_}; }
 

@@ -23,6 +23,7 @@ struct RunInfo {
   std::int64_t parameters = 0;  ///< elements
   std::int64_t classes = 0;     ///< outputs of the model, of a language model its vocabulary; 0: no layer is the output
   std::int64_t train_samples = 0, validation_samples = 0, test_samples = 0;
+  std::string data_note;  ///< what a user should know of how the data were read, in lines
   std::int64_t unseen_words = 0;  ///< of a text's validation and test, read as <unk>: training does not have them
   int workers = 1;
   int threads = 1;  ///< kernel threads per worker

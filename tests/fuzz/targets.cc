@@ -37,6 +37,7 @@
 #include "data/table.h"
 #include "data/text.h"
 #include "data/text_blocks.h"
+#include "data/token_file.h"
 #include "dist/collective/allreduce.h"
 #include "dist/collective/allgatherv.h"
 #include "dist/collective/meeting.h"
@@ -254,8 +255,8 @@ bool text(FuzzInput input) {
   for (const char* tokens : {"chars", "bpe:300"})
     taken([&] {
       const TextDataset data = load_text(path, Tokens::parse(tokens));
-      const std::string train = data.decode(data.train);
-      EXPECT_EQ(data.encode(train), data.train);
+      const std::string train = data.decode(data.train.numbers());
+      EXPECT_EQ(data.encode(train), data.train.numbers());
       TextBlocks::training(data.train, {.batch = 2, .length = 9}, 1).batch(3);
       const auto blocks = TextBlocks::evaluation(data.valid, {.batch = 5, .length = 3});
       for (std::int64_t i = 0; i < blocks.batches(); ++i) blocks.batch(i);
@@ -273,6 +274,31 @@ bool bpe(FuzzInput input) {
     const BytePairs pairs = BytePairs::load(folder());
     EXPECT_EQ(pairs.decode(pairs.encode(bytes)), bytes);
   });
+}
+
+/// A tokenizer.json, or a .tiktoken.
+bool tokenizer(FuzzInput input) {
+  const std::string bytes = text_of(input);
+  const std::string path = on_disk(bytes, bytes.starts_with('{') ? "tokenizer.json" : "it.tiktoken");
+  return taken([&] {
+    const BytePairs pairs = BytePairs::load(path);
+    EXPECT_EQ(pairs.decode(pairs.encode(bytes)), bytes);
+  });
+}
+
+/// Numbers of tokens, bare or behind a header.
+bool token_numbers(FuzzInput input) {
+  const std::string path = on_disk(input, "input.bin");
+  bool few = false;  // tokens; a vocabulary of a million takes its time
+  const bool read = taken([&] { few = map_token_file(path, 0).largest() < 300; });
+  for (const std::string tokens : {"numbers:300", "numbers"})
+    if (few || tokens != "numbers")
+      taken([&] {
+        const TextDataset data = load_text(path, Tokens::parse(tokens));
+        fingerprint(data);
+        EXPECT_EQ(data.encode(data.decode(data.train.numbers())), data.train.numbers());
+      });
+  return read;
 }
 
 /// CSV, or NumPy's.
@@ -555,6 +581,8 @@ const std::vector<FuzzTarget>& fuzz_targets() {
                                            {"photos", photos},
                                            {"text", text},
                                            {"bpe", bpe},
+                                           {"tokenizer", tokenizer},
+                                           {"token_numbers", token_numbers},
                                            {"table", table},
                                            {"npz", npz},
                                            {"config", config},

@@ -33,6 +33,7 @@ TEXTS = [
     "😀😀 👩\u200d👩\u200d👧 €5 ©®™ … — “q”",
     "aaaaaaaaaaaaaaaaaaaaaaaaaa bababababababab annannannanna",
     "\u0000\u0001\u001c\u001d\u007f \u007fx",
+    "a\u1c89\ua7da \U00010d4ab 7\U00010d40 \U00031350\U0002ebf0c 1\U0001ccf0\U00016d70",  # of Unicode 15 and 16
 ]
 
 tokenizer = Tokenizer(models.BPE())

@@ -1,0 +1,172 @@
+#include "data/token_sequence.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "core/base/error.h"
+#include "data/input_file.h"
+
+namespace laconic {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+template <class T>
+std::int64_t number_at(const std::byte* first, std::size_t place) {
+  T number;
+  std::memcpy(&number, first + place * sizeof number, sizeof number);
+  return static_cast<std::int64_t>(number);
+}
+
+/// A file in memory, from its first byte on.
+class Mapping {
+ public:
+  Mapping(const std::string& path, std::uint64_t bytes) : bytes_(bytes) {
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    require<DataError>(file >= 0, path, " cannot be opened: ", std::strerror(errno),
+                       ". Check the path and its permissions.");
+    struct stat status {};
+    const bool whole =
+        ::fstat(file, &status) == 0 && S_ISREG(status.st_mode) && static_cast<std::uint64_t>(status.st_size) >= bytes;
+    if (whole) memory_ = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0);
+    const int error = errno;
+    ::close(file);
+    require<DataError>(whole, path, " is no file of ", grouped(bytes),
+                       " bytes any more. Is something else writing it?");
+    require<DataError>(memory_ != MAP_FAILED, path, " cannot be mapped into memory: ", std::strerror(error),
+                       ". Copy it to a disk of this machine.");
+  }
+  ~Mapping() { ::munmap(memory_, bytes_); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  const std::byte* data() const { return static_cast<const std::byte*>(memory_); }
+
+ private:
+  void* memory_ = MAP_FAILED;
+  std::uint64_t bytes_;
+};
+
+}  // namespace
+
+TokenSequence::TokenSequence(std::vector<std::int32_t> numbers) : size_(numbers.size()) {
+  const auto memory = std::make_shared<const std::vector<std::int32_t>>(std::move(numbers));
+  first_ = reinterpret_cast<const std::byte*>(memory->data());
+  memory_ = memory;
+}
+
+TokenSequence TokenSequence::map(const std::string& path, std::uint64_t offset, std::uint64_t size, Type type,
+                                 std::int64_t limit) {
+  TokenSequence s;
+  s.path_ = path, s.size_ = size, s.type_ = type, s.limit_ = limit;
+  if (size == 0) return s;
+  const auto mapping = std::make_shared<const Mapping>(path, offset + size * bytes_of(type));
+  s.first_ = mapping->data() + offset;
+  s.memory_ = mapping;
+  return s;
+}
+
+template <class F>
+auto TokenSequence::with_type(F&& f) const {
+  switch (type_) {
+    case Type::u8:
+      return f.template operator()<std::uint8_t>();
+    case Type::u16:
+      return f.template operator()<std::uint16_t>();
+    case Type::u32:
+      return f.template operator()<std::uint32_t>();
+    case Type::i8:
+      return f.template operator()<std::int8_t>();
+    case Type::i16:
+      return f.template operator()<std::int16_t>();
+    case Type::i32:
+      return f.template operator()<std::int32_t>();
+    case Type::i64:
+      break;
+  }
+  return f.template operator()<std::int64_t>();
+}
+
+std::size_t TokenSequence::bytes_of(Type type) {
+  TokenSequence s;
+  s.type_ = type;
+  return s.with_type([]<class T>() { return sizeof(T); });
+}
+
+std::int32_t TokenSequence::operator[](std::size_t place) const {
+  std::int64_t number = 0;
+  read(place, 1, &number);
+  return static_cast<std::int32_t>(number);
+}
+
+void TokenSequence::read(std::size_t begin, std::size_t count, std::int64_t* to) const {
+  const bool good = with_type([&]<class T>() {
+    bool all = true;
+    for (std::size_t i = 0; i < count; ++i) {
+      to[i] = number_at<T>(first_, std::min(begin + i, size_ - 1));
+      all &= to[i] >= 0 && to[i] < limit_;
+    }
+    return all;
+  });
+  if (!good && is_mapped()) refuse();
+}
+
+TokenSequence TokenSequence::part(std::size_t begin, std::size_t end) const {
+  TokenSequence s = *this;
+  s.first_ += begin * bytes_of(type_);
+  s.size_ = end - begin, s.before_ += begin;
+  return s;
+}
+
+std::vector<std::int32_t> TokenSequence::numbers() const {
+  std::vector<std::int32_t> all(size_);
+  for (std::size_t i = 0; i < size_; ++i) all[i] = (*this)[i];
+  return all;
+}
+
+std::int64_t TokenSequence::largest() const {
+  const auto [least, most] = with_type([&]<class T>() {
+    std::pair<std::int64_t, std::int64_t> ends(0, -1);
+    T low = 0, high = 0;  // a loop over one type is many times as fast
+    for (std::size_t i = 0; i < size_; ++i) {
+      T number;
+      std::memcpy(&number, first_ + i * sizeof number, sizeof number);
+      low = std::min(low, number), high = std::max(high, number);
+    }
+    if (size_ > 0) ends = {static_cast<std::int64_t>(low), static_cast<std::int64_t>(high)};
+    return ends;
+  });
+  if (is_mapped() && (least < 0 || most >= limit_)) refuse();
+  return most;
+}
+
+void TokenSequence::add_to(Digest& digest) const {
+  const std::size_t each = bytes_of(type_), bytes = size_ * each;
+  if (!is_mapped()) return digest.add(first_, bytes);
+  constexpr std::size_t kSamples = 256, kSample = 4096;
+  digest.add(&size_, sizeof size_);
+  if (bytes <= kSamples * kSample) return digest.add(first_, bytes);
+  for (std::size_t i = 0; i < kSamples; ++i) digest.add(first_ + (bytes - kSample) / (kSamples - 1) * i, kSample);
+}
+
+void TokenSequence::refuse() const {
+  const std::byte* const first = first_ - before_ * bytes_of(type_);
+  with_type([&]<class T>() {
+    for (std::size_t i = 0; i < before_ + size_; ++i) {
+      const std::int64_t number = number_at<T>(first, i);
+      require<DataError>(number >= 0 && number < limit_, path_, ": token ", grouped(i), " (from 0) is ", number,
+                         ", and the vocabulary has the numbers from 0 to ",
+                         grouped(static_cast<std::uint64_t>(limit_ - 1)),
+                         ". Give the tokens that it was made with, or as many, as numbers:50257 (`tokens`).");
+    }
+  });
+  throw DataError(path_ + " was changed while it was read. Start again.");
+}
+
+}  // namespace laconic
