@@ -175,20 +175,28 @@ class CifarFiles {
       return CifarFile{path, [file = std::make_shared<InputFile>(path)](auto bytes) { return file->read(bytes); }};
     }
     for (const std::string& name : names)
-      for (std::size_t i = 0; i < archive_->size(); ++i)
-        if (std::filesystem::path(archive_->name(i)).filename() == name) {
-          std::vector<std::uint8_t> all;
-          archive_->read(i, all);
-          return CifarFile{archive_->full_name(i), [all = std::move(all), at = std::size_t{0}](auto bytes) mutable {
-                             const auto begin = all.begin() + static_cast<std::ptrdiff_t>(at);
-                             at = std::min<std::size_t>(at + bytes, all.size());
-                             return std::vector(begin, all.begin() + static_cast<std::ptrdiff_t>(at));
-                           }};
-        }
+      if (const auto place = place_in_archive(name)) {
+        std::vector<std::uint8_t> all;
+        archive_->read(*place, all);
+        return CifarFile{archive_->full_name(*place), [all = std::move(all), at = std::size_t{0}](auto bytes) mutable {
+                           const auto begin = all.begin() + static_cast<std::ptrdiff_t>(at);
+                           at = std::min<std::size_t>(at + bytes, all.size());
+                           return std::vector(begin, all.begin() + static_cast<std::ptrdiff_t>(at));
+                         }};
+      }
     return std::nullopt;
   }
 
  private:
+  std::optional<std::size_t> place_in_archive(const std::string& name) const {
+    std::optional<std::size_t> place;
+    for (std::size_t i = 0; i < archive_->size(); ++i) {
+      if (std::filesystem::path(archive_->name(i)).filename() != name) continue;
+      require<DataError>(!place, archive_->path(), " has ", name, " twice. Write it again.");
+      place = i;
+    }
+    return place;
+  }
   std::string path_;
   const Variant& variant_;
   std::optional<Archive> archive_;

@@ -169,6 +169,8 @@ TEST(Cifar10, SaysWhatIsWrongInAnArchive) {
   EXPECT_THAT(error_with(cifar_archive("", cut, records(1, 0))),
               HasSubstr("x.tar.gz: data_batch_2.bin has 6,145 bytes"));
   EXPECT_THAT(error_with(cifar_archive("", records(1, 0), {})), HasSubstr("x.tar.gz: data_batch_1.bin is empty"));
+  EXPECT_THAT(error_with(gzip(Tar().add("a/data_batch_1.bin", "x").add("b/data_batch_1.bin", "x").bytes())),
+              HasSubstr("x.tar.gz has data_batch_1.bin twice"));
   EXPECT_THAT(error_with(gzip(Tar().add("a", "x").bytes())),
               HasSubstr("x.tar.gz has no data_batch_1.bin. `data` wants"));
   EXPECT_THAT(error_with(gzip(Tar().add("cifar-10-batches-py/data_batch_1", Bytes{0x80, 0x02, '}', 'q'}).bytes())),
