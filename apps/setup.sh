@@ -5,9 +5,9 @@ set -u
 
 required="g++ meson ninja-build pkg-config python3 libdnnl-dev libopenmpi-dev openmpi-bin libgtest-dev libgmock-dev
           libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev libstb-dev"
-# Real images for the first run, without which it trains on synthetic ones; a faster decoder of JPEG; codecs and a
-# yardstick for them.
-nice="dataset-fashion-mnist libjpeg62-turbo-dev libsnappy-dev liblz4-dev libzfp-dev libzstd-dev"
+# Real images for the first run, without which it trains on synthetic ones; a faster decoder of JPEG; images in tar and
+# zip; codecs and a yardstick for them.
+nice="dataset-fashion-mnist libjpeg62-turbo-dev libarchive-dev libsnappy-dev liblz4-dev libzfp-dev libzstd-dev"
 
 missing() {   # those of the packages named that are not installed
   local p
@@ -58,6 +58,6 @@ fi
 if [ -n "$want" ]; then
   echo "Installing" $want "..."
   known $want || refresh
-  install $want || { refresh; install $want; } || echo "Could not get" $want "(no matter: synthetic images stand in, stb_image decodes JPEG, and codecs that are not there are left out)."
+  install $want || { refresh; install $want; } || echo "Could not get" $want "(no matter: synthetic images stand in, stb_image decodes JPEG, archives are to be unpacked, and codecs that are not there are left out)."
 fi
 exit 0

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <memory>
 
 #include "core/base/catalogue.h"
 #include "core/base/random.h"
-#include "data/image_source.h"
+#include "data/archive.h"
+#include "data/image_listing.h"
 #include "data/input_file.h"
 #include "data/synthetic.h"
 
@@ -149,15 +151,72 @@ const Variant kCifar10{"cifar10",
 const Variant kCifar100{"cifar100", "cifar-100-binary",          "fine_label_names.txt",     100, 2, {"train"},
                         {"test"},   {0.5071f, 0.4865f, 0.4409f}, {0.2673f, 0.2564f, 0.2762f}};
 
-void append_file(const std::string& path, const Variant& v, ImageSplit& split) {
+/// A file of the data set, in a folder or in an archive.
+struct CifarFile {
+  std::string path;
+  std::function<std::vector<std::uint8_t>(std::uint64_t)> read;  ///< the next so many bytes, fewer where it ends
+};
+
+/// Where the files of a data set lie: a folder, or an archive.
+class CifarFiles {
+ public:
+  CifarFiles(const std::string& path, const Variant& v) : path_(path), variant_(v) {
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(path, ignored) && is_archive(path)) archive_.emplace(path);
+  }
+
+  const std::string& path() const { return path_; }
+  bool archived() const { return archive_.has_value(); }
+  /// The first of `names` that is there, or nothing.
+  std::optional<CifarFile> find(const std::vector<std::string>& names) const {
+    if (!archive_) {
+      const std::string path = find_file({path_, path_ + "/" + variant_.subfolder}, names);
+      if (path.empty()) return std::nullopt;
+      return CifarFile{path, [file = std::make_shared<InputFile>(path)](auto bytes) { return file->read(bytes); }};
+    }
+    for (const std::string& name : names)
+      if (const auto place = place_in_archive(name)) {
+        std::vector<std::uint8_t> all;
+        archive_->read(*place, all);
+        return CifarFile{archive_->full_name(*place), [all = std::move(all), at = std::size_t{0}](auto bytes) mutable {
+                           const auto begin = all.begin() + static_cast<std::ptrdiff_t>(at);
+                           at = std::min<std::size_t>(at + bytes, all.size());
+                           return std::vector(begin, all.begin() + static_cast<std::ptrdiff_t>(at));
+                         }};
+      }
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<std::size_t> place_in_archive(const std::string& name) const {
+    std::optional<std::size_t> place;
+    for (std::size_t i = 0; i < archive_->size(); ++i) {
+      if (std::filesystem::path(archive_->name(i)).filename() != name) continue;
+      require<DataError>(!place, archive_->path(), " has ", name, " twice. Write it again.");
+      place = i;
+    }
+    return place;
+  }
+  std::string path_;
+  const Variant& variant_;
+  std::optional<Archive> archive_;
+};
+
+std::string archive_of(const Variant& v) { return concat("cifar-", v.classes, "-binary.tar.gz"); }
+constexpr const char* kCifarPage = "the data set's page, https://www.cs.toronto.edu/~kriz/cifar.html";
+
+void append_records(const CifarFile& file, const Variant& v, ImageSplit& split) {
   const std::size_t record = static_cast<std::size_t>(v.label_bytes) + kPixels;
-  InputFile file(path);
+  const std::string& path = file.path;
+  std::uint64_t bytes_read = 0;
   for (std::uint64_t i = 0;;) {
     const std::vector<std::uint8_t> bytes = file.read(kRecordsAtOnce * record);
+    bytes_read += bytes.size();
     // A pickle of protocol 2 starts so; as a record it would have label 128.
     require<DataError>(i > 0 || !(bytes.size() > 2 && bytes[0] == 0x80 && bytes[1] == 0x02), v.name, ": ", path,
-                       " is of the Python version of the data set (a pickle). Fetch the binary version.");
-    require<DataError>(bytes.size() % record == 0, v.name, ": ", path, " has ", grouped(file.bytes_read()),
+                       " is of the Python version of the data set (a pickle). Fetch the binary version, ",
+                       archive_of(v), ", from ", kCifarPage, ".");
+    require<DataError>(bytes.size() % record == 0, v.name, ": ", path, " has ", grouped(bytes_read),
                        " bytes, not a whole number of records of ", grouped(record),
                        ". The download was cut; fetch it again.");
     for (std::size_t at = 0; at < bytes.size(); at += record, ++i) {
@@ -178,33 +237,34 @@ void append_file(const std::string& path, const Variant& v, ImageSplit& split) {
   }
 }
 
-ImageSplit load_split(const std::string& folder, const std::vector<std::string>& stems, const Variant& v) {
+ImageSplit load_split(const CifarFiles& files, const std::vector<std::string>& stems, const Variant& v) {
   ImageSplit split;
-  for (const std::string& stem : stems) {
-    const std::string path = find_file({folder, folder + "/" + v.subfolder}, {stem + ".bin", stem});
-    if (!path.empty()) append_file(path, v, split);
-  }
+  for (const std::string& stem : stems)
+    if (const auto file = files.find({stem + ".bin", stem})) append_records(*file, v, split);
   if (split.size() > 0) return split;
 
-  const std::string archive = concat("cifar-", v.classes, "-binary.tar.gz");
-  require<DataError>(find_file({folder}, {archive}).empty(), v.name, ": ", folder, " has no ", stems[0],
-                     ".bin (or .gz). Unpack the archive there first: tar -xzf ", folder, "/", archive, " -C ", folder,
+  const std::string none =
+      concat(v.name, ": ", files.path(), " has no ", stems[0], ".bin", files.archived() ? "" : " (or .gz)");
+  const std::string archive = archive_of(v);
+  require<DataError>(find_file({files.path()}, {archive}).empty(), none, ". Give the archive itself, ", files.path(),
+                     "/", archive, ", or unpack it there: tar -xzf ", files.path(), "/", archive, " -C ", files.path(),
                      ".");
-  throw DataError(concat(v.name, ": ", folder, " has no ", stems[0], ".bin (or .gz). `data` wants the folder with ",
-                         stems[0], ".bin", stems.size() > 1 ? " (to 5, as many as you have)" : "", " and ", v.test[0],
-                         ".bin, gzipped or not: unpack the binary version, ", archive,
-                         ", from the data set's page, https://www.cs.toronto.edu/~kriz/cifar.html; or give synthetic, "
-                         "which is generated."));
+  throw DataError(concat(none, ". `data` wants the folder with ", stems[0], ".bin",
+                         stems.size() > 1 ? " (to 5, as many as you have)" : "", " and ", v.test[0],
+                         ".bin, gzipped or not, or the archive of the binary version, ", archive, ", from ", kCifarPage,
+                         "; or give synthetic, which is generated."));
 }
 
 /// From the text file of the archive, where that lies beside the images.
-std::vector<std::string> class_names(const std::string& folder, const Variant& v) {
-  const std::string path = find_file({folder, folder + "/" + v.subfolder}, {v.names});
-  if (path.empty()) return {};
-  std::vector<std::string> names = read_labels(path);
-  while (!names.empty() && names.back().empty()) names.pop_back();
-  require<DataError>(names.size() == static_cast<std::size_t>(v.classes), "cifar: ", path, " names ", names.size(),
-                     " classes, expected ", v.classes, ". The file is damaged; fetch it again, or delete it.");
+std::vector<std::string> class_names(const CifarFiles& files, const Variant& v) {
+  const auto file = files.find({v.names});
+  if (!file) return {};
+  constexpr std::uint64_t kMostBytes = 1 << 20;
+  const std::vector<std::uint8_t> text = file->read(kMostBytes);
+  const std::vector<std::string> names = labels_in({text.begin(), text.end()}, file->path);
+  require<DataError>(names.size() == static_cast<std::size_t>(v.classes), "cifar: ", file->path, " names ",
+                     names.size(), " classes, expected ", v.classes,
+                     ". The file is damaged; fetch it again, or delete it.");
   return names;
 }
 
@@ -217,8 +277,9 @@ ImageDataset load_cifar(const std::string& folder, const Variant& v) {
   data.name = concat("cifar-", v.classes);
   data.channels = 3, data.height = data.width = kSide, data.classes = v.classes;
   data.mean = v.mean, data.std = v.std;
-  data.class_names = class_names(folder, v);
-  data.train = load_split(folder, v.train, v), data.test = load_split(folder, v.test, v);
+  const CifarFiles files(folder, v);
+  data.class_names = class_names(files, v);
+  data.train = load_split(files, v.train, v), data.test = load_split(files, v.test, v);
   return data;
 }
 

@@ -70,13 +70,14 @@ struct IdxArray {
 /// (nothing is allocated on a header's word), unreadable.
 IdxArray read_idx(const std::string& path, int rank);
 
-/// CIFAR-10 in its binary version, 3 x 32 x 32, 10 classes, from `folder` or its cifar-10-batches-bin: as many of
-/// data_batch_1.bin … data_batch_5.bin as are there, in this order, and test_batch.bin; plain or gzipped, with or
-/// without ".bin"; any whole number of records each.
+/// CIFAR-10 in its binary version, 3 x 32 x 32, 10 classes, from `folder` or its cifar-10-batches-bin, or from an
+/// archive (cifar-10-binary.tar.gz): as many of data_batch_1.bin … data_batch_5.bin as are there, in this order, and
+/// test_batch.bin; plain or gzipped, with or without ".bin"; any whole number of records each.
 ///   record of 3,073 bytes    label : u8 | red : u8[32][32] | green : u8[32][32] | blue : u8[32][32]
 /// source: Krizhevsky, "Learning multiple layers of features from tiny images", 2009, and the data set's page.
 ImageDataset load_cifar10(const std::string& folder);
-/// CIFAR-100, 100 classes (the fine labels), from train.bin and test.bin in `folder` or its cifar-100-binary.
+/// CIFAR-100, 100 classes (the fine labels), from train.bin and test.bin in `folder`, its cifar-100-binary, or an
+/// archive (cifar-100-binary.tar.gz).
 ///   record of 3,074 bytes    coarse label : u8 (0 … 19) | fine label : u8 | red | green | blue
 ImageDataset load_cifar100(const std::string& folder);
 

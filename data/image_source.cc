@@ -1,16 +1,13 @@
 #include "data/image_source.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <sstream>
 
 #include "core/base/error.h"
-#include "data/image_codec.h"
+#include "data/image_archive.h"
+#include "data/image_listing.h"
 #include "data/image_pack.h"
 #include "data/synthetic.h"
 
@@ -18,52 +15,6 @@ namespace laconic {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::int32_t kMostClasses = 100'000;  // a list may leave most of them out, and each gets a name
-
-/// A million paths in one piece of memory.
-class Files final : public ImageSource {
- public:
-  explicit Files(std::string folder) : folder_(std::move(folder)) {}
-  void add(const std::string& path, std::int32_t label) {
-    paths_ += path;
-    ends_.push_back(paths_.size());
-    labels_.push_back(label);
-  }
-  std::vector<std::int32_t>& labels() { return labels_; }
-
-  std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
-  std::int32_t label(std::int64_t i) const override { return labels_[static_cast<std::size_t>(i)]; }
-  std::string name(std::int64_t i) const override {
-    const auto at = static_cast<std::size_t>(i);
-    const std::size_t begin = at == 0 ? 0 : ends_[at - 1];
-    return (fs::path(folder_) / paths_.substr(begin, ends_[at] - begin)).string();
-  }
-  std::span<const std::uint8_t> read(std::int64_t i, std::vector<std::uint8_t>& buffer) const override {
-    read_image_file(name(i), buffer);
-    return buffer;
-  }
-  void add_to(Digest& digest) const override {
-    digest.add(paths_.data(), paths_.size());
-    digest.add(ends_);
-    digest.add(labels_);
-  }
-  void add_sizes_to(Digest& digest) const override {
-    std::vector<std::uint64_t> sizes;  // no times: copies on other machines have others
-    for (std::int64_t i = 0; i < size(); ++i) {
-      struct statx status {};
-      // What the system knows without asking a file server again; nothing of a file that is not there.
-      ::statx(AT_FDCWD, name(i).c_str(), AT_STATX_DONT_SYNC, STATX_SIZE, &status);
-      sizes.push_back(status.stx_size);
-    }
-    digest.add(sizes);
-  }
-
- private:
-  std::string folder_, paths_;
-  std::vector<std::uint64_t> ends_;
-  std::vector<std::int32_t> labels_;
-};
 
 /// Images of a generated data set, as PPM files.
 class Generated final : public ImageSource {
@@ -93,118 +44,33 @@ class Generated final : public ImageSource {
   std::string header_;
 };
 
-/// One split as it was found: labels are numbers of classes, or still numbers of names.
-struct Listing {
-  std::string where;
-  std::shared_ptr<Files> files;
-  std::vector<std::string> names;  ///< names of folders; empty: labels are numbers already
-};
-
-bool is_image(const fs::path& path) {
-  std::string extension = path.extension().string();
-  for (char& c : extension)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return extension == ".jpg" || extension == ".jpeg" || extension == ".png" || extension == ".ppm";
-}
-
-/// Names of what lies in a folder, by their bytes; hidden ones left out.
-std::vector<std::string> names_in(const std::string& folder, bool folders) {
-  std::error_code error;
-  std::vector<std::string> names;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    std::error_code ignored;
-    if (name[0] != '.' && (folders ? at->is_directory(ignored) : is_image(at->path()) && !at->is_directory(ignored)))
-      names.push_back(name);
-  }
-  require<DataError>(!error, folder, " cannot be read: ", error.message(), ". Check the path and its permissions.");
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-Listing folder_of_classes(const std::string& folder) {
-  Listing listing{folder, std::make_shared<Files>(folder), names_in(folder, true)};
-  for (std::size_t c = 0; c < listing.names.size(); ++c)
-    for (const std::string& file : names_in(folder + "/" + listing.names[c], false))
-      listing.files->add(listing.names[c] + "/" + file, static_cast<std::int32_t>(c));
-  require<DataError>(
-      listing.files->size() > 0, folder,
-      " has no folders with images (.jpg, .jpeg, .png, .ppm), nor train (a folder of classes), train.txt "
-      "(a list) or train.pack (`data`): give a folder that has; or synthetic, which is generated");
-  return listing;
-}
-
-std::vector<std::string> lines_of(const std::string& path) {
-  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
-  std::istringstream text(read_text(path, kMostBytes + 4));
-  require<DataError>(text.view().size() <= kMostBytes, path, " has more than ", grouped(kMostBytes),
-                     " bytes. Pack the images (laconic pack), or give a shorter list.");
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(text, line); lines.push_back(std::move(line))) {
-    require<DataError>(line.find('\0') == std::string::npos, path, " has a byte 0 in line ", lines.size() + 1,
-                       ". Give a text file, or correct the line.");
-    line.resize(line.find_last_not_of(" \t\r") + 1);
-  }
-  return lines;
-}
-
-/// The number behind the last blank of a line, and the line without it.
-std::optional<std::int32_t> take_number(std::string& line) {
-  const auto blank = line.find_last_of(" \t");
-  if (blank == std::string::npos) return std::nullopt;
-  const std::string digits = line.substr(blank + 1);
-  if (digits.size() > 7 || digits.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
-  line.resize(line.find_last_not_of(" \t", blank) + 1);
-  return std::stoi(digits);
-}
-
-Listing list_of_files(const std::string& path) {
-  Listing listing{path, std::make_shared<Files>(fs::path(path).parent_path().string()), {}};
-  std::map<std::string, std::int32_t> numbers;
-  std::optional<bool> numbered;
-  std::size_t number = 0;
-  for (std::string line : lines_of(path)) {
-    ++number;
-    if (line.empty()) continue;
-    std::optional<std::int32_t> label = take_number(line);
-    require<DataError>(!numbered || *numbered == label.has_value(), path, " has a line ", number,
-                       label ? " with" : " without", " a label, unlike those before. Give all of them one, or none.");
-    numbered = label.has_value();
-    require<DataError>(label.value_or(0) < kMostClasses, path, " has label ", label.value_or(0), " in line ", number,
-                       ", and at most ", kMostClasses, " classes are possible. Correct the line.");
-    if (!label) {
-      const std::string folder = fs::path(line).parent_path().filename().string();
-      require<DataError>(!folder.empty(), path, " has neither a label nor a folder in line ", number, ", '", line,
-                         "'. Write 'path label', or the path with its class's folder.");
-      label = numbers.emplace(folder, static_cast<std::int32_t>(numbers.size())).first->second;
-    }
-    listing.files->add(line, *label);
-  }
-  require<DataError>(listing.files->size() > 0, path, " names no files. Write a line 'path label' for each.");
-  listing.names.resize(numbers.size());
-  for (const auto& [name, i] : numbers) listing.names[static_cast<std::size_t>(i)] = name;
-  return listing;
-}
-
 /// What one path holds: files whose classes are not known yet, or a pack.
 struct Part {
-  std::optional<Listing> listing;
-  std::shared_ptr<const ImagePack> pack;
+  std::optional<Listing> listing, validation{};  ///< validation: of an archive of both
+  std::shared_ptr<const ImagePack> pack{};
+  std::vector<std::string> classes{};  ///< as a pack or an archive names them itself
 };
 
 Part open_part(const std::string& path) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) return {folder_of_classes(path), nullptr};
+  if (fs::is_directory(path, ignored)) return {folder_of_classes(path)};
+  const std::vector<std::string> shards = shards_of(path);
+  const bool several = shards != std::vector{path};
   require<DataError>(
-      fs::is_regular_file(path, ignored), path,
-      " is no file or folder (`data`): give a folder, a list or a pack; or synthetic, which is generated");
-  if (ImagePack::is_one(path)) return {std::nullopt, std::make_shared<const ImagePack>(path)};
-  return {list_of_files(path), nullptr};
+      several || fs::is_regular_file(path, ignored), path,
+      " is no file or folder (`data`): give a folder, a list, a pack or an archive; or synthetic, which is generated");
+  if (!several && ImagePack::is_one(path)) {
+    const auto pack = std::make_shared<const ImagePack>(path);
+    return {std::nullopt, std::nullopt, pack, pack->classes()};
+  }
+  if (!several && !is_archive(path)) return {list_of_files(path)};
+  ArchivedPhotos photos = open_archives(shards);
+  return {std::move(photos.train), std::move(photos.validation), nullptr, std::move(photos.classes)};
 }
 
 std::string part_in(const std::string& folder, const char* name) {
   std::error_code ignored;
-  for (const char* suffix : {"", ".txt", ".pack"}) {
+  for (const char* suffix : {"", ".txt", ".pack", ".tar", ".zip"}) {
     const std::string path = (fs::path(folder) / name).string() + suffix;
     if (*suffix ? fs::is_regular_file(path, ignored) : fs::is_directory(path, ignored)) return path;
   }
@@ -327,13 +193,6 @@ std::uint64_t PhotoDataset::fingerprint() const {
   return digest.value();
 }
 
-std::vector<std::string> read_labels(const std::string& path) {
-  std::vector<std::string> names = lines_of(path);
-  while (!names.empty() && names.back().empty()) names.pop_back();
-  require<DataError>(!names.empty(), path, " has no names of classes. Write one a line.");
-  return names;
-}
-
 std::string labels_beside(const std::string& folder) {
   std::error_code ignored;
   for (const char* name : {"synsets.txt", "labels.txt"})
@@ -360,6 +219,7 @@ PhotoDataset open_photos(const std::string& data, const std::string& labels) {
     named = fs::absolute(train).parent_path();
   }
   Part first = open_part(train), second = validation.empty() ? Part{} : open_part(validation);
+  if (auto& tests = validation.empty() ? first.validation : second.validation) second.listing = std::move(tests);
 
   PhotoDataset photos;
   named = fs::absolute(named).lexically_normal();
@@ -367,9 +227,9 @@ PhotoDataset open_photos(const std::string& data, const std::string& labels) {
   std::vector<Listing*> listings;
   for (Part* part : {&first, &second})
     if (part->listing) listings.push_back(&*part->listing);
-  photos.classes = !labels.empty() ? read_labels(labels)
-                   : first.pack    ? first.pack->classes()
-                                   : classes_of(listings, labels_beside(folder.string()));
+  photos.classes = !labels.empty()          ? read_labels(labels)
+                   : !first.classes.empty() ? first.classes
+                                            : classes_of(listings, labels_beside(folder.string()));
   for (Listing* l : listings) number_labels(*l, photos.classes);
   photos.train = first.pack ? first.pack->train() : first.listing->files;
   if (second.pack)
@@ -378,7 +238,8 @@ PhotoDataset open_photos(const std::string& data, const std::string& labels) {
     photos.validation = second.listing->files;
   else if (first.pack)
     photos.validation = first.pack->validation();
-  for (const auto& [source, path] : {std::pair{photos.train, train}, {photos.validation, validation}})
+  for (const auto& [source, path] :
+       {std::pair{photos.train, train}, {photos.validation, validation.empty() ? train : validation}})
     for (std::int64_t i = 0; source && i < source->size(); ++i)
       require<DataError>(static_cast<std::size_t>(source->label(i)) < photos.classes.size(), path, " has label ",
                          source->label(i), " for ", source->name(i), ", but there are ", photos.classes.size(),

@@ -12,14 +12,14 @@
 
 namespace laconic {
 
-/// Labelled files of images by number: a folder, a list, a pack, generated ones. Never changed once opened, so that any
-/// number of workers and data threads share one.
+/// Labelled files of images by number: a folder, a list, a pack, archives, generated ones. Never changed once opened, so
+/// that any number of workers and data threads share one.
 class ImageSource {
  public:
   virtual ~ImageSource() = default;
   virtual std::int64_t size() const = 0;
   virtual std::int32_t label(std::int64_t i) const = 0;
-  virtual std::string name(std::int64_t i) const = 0;  ///< its path, or the pack's and its own, for messages
+  virtual std::string name(std::int64_t i) const = 0;  ///< its path, or its pack's and its own, for messages
   /// The file's bytes, in `buffer` or in memory of the source. throws DataError: it cannot be read, or is damaged
   virtual std::span<const std::uint8_t> read(std::int64_t i, std::vector<std::uint8_t>& buffer) const = 0;
   /// What tells it from other data: names, labels and order; of a pack checksums.
@@ -40,9 +40,11 @@ struct PhotoDataset {
 
 /// Opens what `data` names:
 ///
-///   DIR            with train and val in it, each a folder of classes, a list (train.txt) or a pack (train.pack)
-///   TRAIN[,VAL]    each a folder of classes, a list or a pack, on its own
+///   DIR            with train and val in it, each a folder of classes, a list (train.txt), a pack (train.pack) or an
+///                  archive (train.tar, train.zip)
+///   TRAIN[,VAL]    each one of these on its own; archives in several parts as "shards/{000..009}.tar"
 ///   FILE.pack      as `laconic pack` writes it, of both
+///   ARCHIVE        a tar, tar.gz or zip, of either or both (data/image_archive.h says of what kinds)
 ///   synthetic[:TRAIN,VAL[,CLASSES]]   generated, 10 classes of 64 x 64 pixels
 ///
 /// A folder of classes has a folder of files (.jpg, .jpeg, .png, .ppm, in any case) for each. A list has lines
@@ -50,8 +52,9 @@ struct PhotoDataset {
 /// count from the list's folder. Files are ordered by the bytes of their paths, lists as they stand: the same on every
 /// machine, whatever its locale.
 ///
-/// Names of classes come from `labels`, or from synsets.txt or labels.txt beside the data: a line each, `n01440764
-/// tench, Tinca tinca` or just a name; a folder is the class whose line, or whose line's first word, is its name.
+/// Names of classes come from `labels`, or from synsets.txt or labels.txt beside the data, or in its archive: a line
+/// each, `n01440764 tench, Tinca tinca` or just a name; a folder is the class whose line, or whose line's first word, is
+/// its name.
 /// Without such a file classes are the training set's folders in order, or numbers up to the largest.
 /// Cost: reading the folders; 50 bytes of memory a file.
 /// throws DataError: nothing there, no images, a label that no class has (names the file and line)

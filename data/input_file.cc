@@ -57,13 +57,29 @@ std::vector<std::uint8_t> InputFile::read(std::uint64_t count) {
   return bytes;
 }
 
+void drop_byte_order_mark(std::string& text) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
+}
+
 std::string read_text(const std::string& path, std::uint64_t most) {
   InputFile file(path);
   std::string text;
   for (std::vector<std::uint8_t> piece(1); !piece.empty(); text.append(piece.begin(), piece.end()))
     piece = file.read(std::min<std::uint64_t>(1 << 20, most - text.size()));
-  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
+  drop_byte_order_mark(text);
   return text;
+}
+
+bool is_archive(const std::string& path) {
+  fs::path name = fs::path(path).filename();
+  for (const char* packed : {".gz", ".xz", ".bz2", ".zst"})
+    if (name.extension() == packed && name.stem().extension() == ".tar") name = name.stem();
+  for (const char* ending : {".tar", ".tgz", ".zip"})
+    if (name.extension() == ending) return true;
+  constexpr std::size_t kTarMagic = 257;
+  const std::vector<std::uint8_t> bytes = InputFile(path).read(512);
+  const std::string_view head(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return head.starts_with("PK\3\4") || (head.size() == 512 && head.substr(kTarMagic).starts_with("ustar"));
 }
 
 std::string grouped(std::uint64_t number) {

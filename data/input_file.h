@@ -35,8 +35,14 @@ class InputFile {
   std::uint64_t bytes_read_ = 0;
 };
 
+/// Takes a byte order mark off a text's front.
+void drop_byte_order_mark(std::string& text);
 /// The text of a file, unpacked and without a byte order mark; at most its first `most` bytes.
 std::string read_text(const std::string& path, std::uint64_t most = std::numeric_limits<std::uint64_t>::max());
+
+/// Whether a file is a tar (gzipped or not) or a zip, by its first bytes, or by a name such as x.tar.gz where they do
+/// not say so. throws DataError: it cannot be opened
+bool is_archive(const std::string& path);
 
 /// 30720000 as "30,720,000", for error messages.
 std::string grouped(std::uint64_t number);

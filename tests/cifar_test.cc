@@ -7,7 +7,9 @@
 #include <set>
 
 #include "core/base/error.h"
+#include "data/archive.h"
 #include "data/synthetic.h"
+#include "tests/archive_files.h"
 #include "tests/error_of.h"
 #include "tests/gzip.h"
 #include "tests/temp_folder.h"
@@ -121,13 +123,59 @@ TEST(Cifar10, SaysWhatIsMissingAndWhereItCanBeHad) {
   t.write("data_batch_1.bin", records(1, 0));
   EXPECT_THAT(error10(t), HasSubstr("has no test_batch.bin"));
   t.write("cifar-10-binary.tar.gz", {1});
-  EXPECT_THAT(error10(t), HasSubstr("Unpack the archive there first"));
+  EXPECT_THAT(error10(t), HasSubstr("Give the archive itself, "));
 }
 
 TEST(Cifar10, RecognisesThePythonVersion) {
   TempFolder t;
   t.write("data_batch_1", {0x80, 0x02, '}', 'q'});
   EXPECT_THAT(error10(t), HasSubstr("Fetch the binary version"));
+}
+
+/// As the data set's page has it: its files in no order.
+Bytes cifar_archive(const std::string& folder, const Bytes& second, const Bytes& first) {
+  Tar tar;
+  tar.add(folder + "data_batch_2.bin", second)
+      .add(folder + "readme.html", "<html>")
+      .add(folder + "test_batch.bin", records(4, 40));
+  tar.add(folder + "data_batch_1.bin", first);
+  return gzip(tar.add(folder + "batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n").bytes());
+}
+
+TEST(Cifar10, IsReadFromItsArchiveAsFromTheFolder) {
+  if (!has_libarchive()) GTEST_SKIP() << "this build has no libarchive";
+  TempFolder t;
+  for (const char* folder : {"cifar-10-batches-bin/", "", "./"}) {
+    t.write("cifar-10-binary.tar.gz", cifar_archive(folder, records(2, 3), records(1003, 0)));
+    const ImageDataset d = load_cifar10(t / "cifar-10-binary.tar.gz");
+    ASSERT_EQ(d.train.size(), 1005);
+    EXPECT_EQ(d.train.labels[1002], 2);
+    EXPECT_EQ(d.train.labels[1003], 3);
+    EXPECT_EQ(d.train.pixels[1003 * 3072 + 7], 3 + 7);
+    EXPECT_EQ(d.test.labels, (std::vector<std::int32_t>{0, 1, 2, 3}));
+    EXPECT_EQ(d.class_names[9], "j");
+  }
+}
+
+TEST(Cifar10, SaysWhatIsWrongInAnArchive) {
+  if (!has_libarchive()) GTEST_SKIP() << "this build has no libarchive";
+  TempFolder t;
+  const auto error_with = [&](const Bytes& archive) {
+    t.write("x.tar.gz", archive);
+    return error_of<DataError>([&] { load_cifar10(t / "x.tar.gz"); });
+  };
+  Bytes cut = records(2, 0);
+  cut.pop_back();
+  EXPECT_THAT(error_with(cifar_archive("", cut, records(1, 0))),
+              HasSubstr("x.tar.gz: data_batch_2.bin has 6,145 bytes"));
+  EXPECT_THAT(error_with(cifar_archive("", records(1, 0), {})), HasSubstr("x.tar.gz: data_batch_1.bin is empty"));
+  EXPECT_THAT(error_with(gzip(Tar().add("a/data_batch_1.bin", "x").add("b/data_batch_1.bin", "x").bytes())),
+              HasSubstr("x.tar.gz has data_batch_1.bin twice"));
+  EXPECT_THAT(error_with(gzip(Tar().add("a", "x").bytes())),
+              HasSubstr("x.tar.gz has no data_batch_1.bin. `data` wants"));
+  EXPECT_THAT(error_with(gzip(Tar().add("cifar-10-batches-py/data_batch_1", Bytes{0x80, 0x02, '}', 'q'}).bytes())),
+              AllOf(HasSubstr("py/data_batch_1 is of the Python version of the data set (a pickle)"),
+                    HasSubstr("Fetch the binary version, cifar-10-binary.tar.gz, from")));
 }
 
 TEST(Cifar10, StopsReadingAGzipBomb) {

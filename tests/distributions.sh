@@ -86,7 +86,8 @@ CROSS
     dpkg --add-architecture arm64 && apt-get -q -y update
     apt-get -q -y install --no-install-recommends crossbuild-essential-arm64 qemu-user meson ninja-build python3 \
       pkg-config:arm64 libdnnl-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64 libcli11-dev libfmt-dev:arm64 \
-      nlohmann-json3-dev zlib1g-dev:arm64 libstb-dev:arm64 libjpeg62-turbo-dev:arm64
+      nlohmann-json3-dev zlib1g-dev:arm64 libstb-dev:arm64 libjpeg62-turbo-dev:arm64 \
+      libarchive-dev:arm64
     cd /laconic
     meson setup build-arm64 --cross-file /laconic.cross -Dmpi=disabled
     ninja -C build-arm64 apps/mnist

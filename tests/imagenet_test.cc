@@ -1,4 +1,4 @@
-// The program for photographs, as a user runs it: folders, lists and packs, workers, resuming, predicting.
+// The program for photographs, as a user runs it: folders, lists, packs and archives, workers, resuming, predicting.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,9 +11,11 @@
 #include "core/ops/losses.h"
 #include "core/state.h"
 #include "core/stream.h"
+#include "data/archive.h"
 #include "data/photo_transform.h"
 #include "data/synthetic.h"
 #include "layers/models/zoo.h"
+#include "tests/archive_files.h"
 #include "tests/ghosts.h"
 #include "tests/image_files.h"
 #include "tests/program.h"
@@ -297,7 +299,7 @@ TEST(Imagenet, PixelsAreScaledAsTheModelsPublishedWeightsWantThem) {
   EXPECT_NEAR(last_line(evaluated.out)["eval"]["loss"].get<double>(), loss, 1e-4);
 }
 
-TEST(Imagenet, FolderListAndPackAreOneDataSet) {
+TEST(Imagenet, FolderListPackAndArchiveAreOneDataSet) {
   const Pictures p;
   std::string lists[2];
   for (int i = 0; i < 16; ++i)
@@ -313,14 +315,23 @@ TEST(Imagenet, FolderListAndPackAreOneDataSet) {
   const Result packed = run("laconic pack " + p.dir.path() + " " + (p.dir / "all.pack"));
   ASSERT_EQ(packed.exit_code, 0) << packed.err;
   EXPECT_TRUE(has(packed.out, "all.pack: 12 training and 4 validation images of 2 classes, ")) << packed.out;
-  std::vector<std::string> weights;
-  for (const std::string& data : {p.dir.path(), (p.dir / "a.txt") + "," + (p.dir / "b.txt"), p.dir / "all.pack"}) {
+  std::vector<std::string> weights, all{p.dir.path(), (p.dir / "a.txt") + "," + (p.dir / "b.txt"), p.dir / "all.pack"};
+  if (has_libarchive()) {
+    Tar tar;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(p.dir.path())) {
+      const std::string text = file.is_regular_file() ? file_text(file.path()) : "";
+      if (file.path().extension() != ".pack" && file.is_regular_file())
+        tar.add(std::filesystem::relative(file.path(), p.dir.path()).string(), text);
+    }
+    p.dir.write("all.tar", tar.bytes());
+    all.push_back(p.dir / "all.tar");
+  }
+  for (const std::string& data : all) {
     const Result r = run(kSmallPhotos + "--data " + data + " --batch 4 --epochs 1 --quiet --overwrite --save " + (p.dir / "out"));
     ASSERT_EQ(r.exit_code, 0) << r.err;
     weights.push_back(file_text(p.dir / "out/weights.safetensors"));
   }
-  EXPECT_TRUE(weights[0] == weights[1]);
-  EXPECT_TRUE(weights[0] == weights[2]);
+  for (const std::string& others : weights) EXPECT_TRUE(weights[0] == others);
 }
 
 TEST(Imagenet, EvaluationIsExactForAnyNumberOfWorkers) {

@@ -56,7 +56,7 @@ if [ -z "$prebuilt" ] && [ "${SETUP_ARGS:-}" != none ]; then
     architectures=-Dnvcc_architectures=$capabilities
   else
     # What another machine may lack.
-    architectures="-Dmpi=disabled -Djpeg=disabled -Dsnappy=disabled -Dlz4=disabled -Dzfp=disabled -Dzstd=disabled"
+    architectures="-Dmpi=disabled -Djpeg=disabled -Darchive=disabled -Dsnappy=disabled -Dlz4=disabled -Dzfp=disabled -Dzstd=disabled"
   fi
 fi
 [ -f "$results/machine.txt" ] || [ -z "$(ls -A "$results" 2>/dev/null)" ] ||

@@ -54,7 +54,7 @@ class Examination {
 
   void libraries() {
     std::vector<std::string> there;
-    for (const char* name : {"libjpeg-turbo", "Snappy", "LZ4", "zfp"})
+    for (const char* name : {"libjpeg-turbo", "libarchive", "Snappy", "LZ4", "zfp"})
       if (!lacks(name)) there.push_back(name);
     if (!there.empty()) good("libraries", join(there, ", "));
     if (lacks("libjpeg-turbo"))

@@ -20,7 +20,7 @@ int pack(const std::vector<std::string>& arguments) {
   CLI::App app("Writes a data set of photographs as one file, for disks that are slow at finding a million small ones.",
                "laconic pack");
   app.add_option("data", data,
-                 "a folder with train and val, a folder of classes, a list, or TRAIN,VAL; as imagenet's --data")
+                 "a folder with train and val, one of classes, a list, an archive, or TRAIN,VAL; as imagenet's --data")
       ->required()
       ->type_name("DATA");
   app.add_option("out", out, "the file to write")->required()->type_name("OUT");

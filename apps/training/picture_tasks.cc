@@ -150,7 +150,7 @@ class PhotoTask final : public Task {
   std::unique_ptr<Workload> workload(const TrainOptions& o, const dist::Worker& worker) override {
     const std::shared_ptr<const PhotoDataset> data = data_.get();
     require<UsageError>(data->validation != nullptr, o.data,
-                        " has no validation images (--data): give --data TRAIN,VAL, or a folder or pack with both");
+                        " has no validation images (--data): give --data TRAIN,VAL, or a folder, pack or archive with both");
     const PhotoTransform::Options training = view(o, true);
     const PhotoAugment& a = training.augment;
     ImageSamples samples{.name = data->name,

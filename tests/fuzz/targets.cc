@@ -27,6 +27,7 @@
 #include "compress/slim.h"
 #include "core/base/json.h"
 #include "core/state.h"
+#include "data/archive.h"
 #include "data/bpe.h"
 #include "data/image_dataset.h"
 #include "data/image_pack.h"
@@ -53,6 +54,7 @@
 #include "dist/trainer/checkpoint.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "tests/archive_files.h"
 #include "tests/scripted_ranks.h"
 #include "tests/temp_folder.h"
 
@@ -238,6 +240,30 @@ bool photos(FuzzInput input) {
         if (ImagePack::is_one(path)) taken([&] { source->read(i, buffer); });  // a list may name any file
       }
   });
+}
+
+/// A tar whose headers have the checksums that they should have; a zip as it is.
+std::string mended_tar(std::string tar) {
+  for (std::size_t at = 0; at + Tar::kBlock <= tar.size(); at += Tar::kBlock)
+    if (tar.compare(at + 257, 5, "ustar") == 0) tar.replace(at + 148, 8, Tar::sum_of(tar.substr(at, Tar::kBlock)));
+  return tar;
+}
+
+/// Photographs, or CIFAR-10, in an archive.
+bool archives(FuzzInput input) {
+  const std::string path = on_disk(mended_tar(text_of(input)), "input.tar");
+  const bool cifar = taken([&] { load_cifar10(path); });
+  const bool photos = taken([&] {
+    const PhotoDataset data = open_photos(path);
+    data.fingerprint();
+    std::vector<std::uint8_t> buffer;
+    for (const auto& source : {data.train, data.validation})
+      for (std::int64_t i = 0; source && i < source->size(); ++i) {
+        EXPECT_LT(static_cast<std::size_t>(source->label(i)), data.classes.size());
+        taken([&] { source->read(i, buffer); });
+      }
+  });
+  return photos || cifar || !has_libarchive();
 }
 
 bool text(FuzzInput input) {
@@ -579,6 +605,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
                                            {"cifar", cifar},
                                            {"images", read_image},
                                            {"photos", photos},
+                                           {"archives", archives},
                                            {"text", text},
                                            {"bpe", bpe},
                                            {"tokenizer", tokenizer},

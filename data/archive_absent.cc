@@ -1,0 +1,19 @@
+// For builds without libarchive.
+#include "core/base/error.h"
+#include "data/archive.h"
+
+namespace laconic {
+
+class ArchiveBytes {};
+
+bool has_libarchive() { return false; }
+
+Archive::Archive(const std::string& path, bool) : path_(path) {
+  throw DataError(path + " is an archive, and this build has no libarchive. Unpack it, or build with libarchive-dev.");
+}
+
+Archive::~Archive() = default;
+
+void Archive::read(std::size_t, std::vector<std::uint8_t>&) const {}
+
+}  // namespace laconic
