@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/parse.h"
-#include "data/archive.h"
+#include "data/archive_reader.h"
 #include "data/input_file.h"
 
 namespace laconic {

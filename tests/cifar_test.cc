@@ -7,7 +7,7 @@
 #include <set>
 
 #include "core/base/error.h"
-#include "data/archive.h"
+#include "data/archive_reader.h"
 #include "data/synthetic.h"
 #include "tests/archive_files.h"
 #include "tests/error_of.h"

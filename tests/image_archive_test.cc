@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "core/base/error.h"
-#include "data/archive.h"
+#include "data/archive_reader.h"
 #include "data/image_pack.h"
 #include "data/photo_transform.h"
 #include "tests/archive_files.h"

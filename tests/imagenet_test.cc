@@ -11,7 +11,7 @@
 #include "core/ops/losses.h"
 #include "core/state.h"
 #include "core/stream.h"
-#include "data/archive.h"
+#include "data/archive_reader.h"
 #include "data/photo_transform.h"
 #include "data/synthetic.h"
 #include "layers/models/zoo.h"

@@ -114,7 +114,7 @@ TrainOptions defaults_of(const Program& program, const std::string& model, bool 
 }
 
 /// Returns the model that presets are for; `otherwise` if they name none.
-std::string model_of(const std::vector<const Preset*>& presets, const Program& program, std::string otherwise) {
+std::string model_of_presets(const std::vector<const Preset*>& presets, const Program& program, std::string otherwise) {
   const auto has = [&](const std::string& model) {
     return std::ranges::find(program.models, model) != program.models.end();
   };
@@ -375,7 +375,7 @@ std::optional<TrainOptions> parse_options(int argc, const char* const* argv, con
         refuse("--compute-only times a training from its beginning", std::string("--") + name,
                "leave one of the two out");
   // Now the model, the presets and --compute-only are known, and with them what the other options start from.
-  const std::string model = asked.given("model") ? first.model : model_of(first.presets, program, first.model);
+  const std::string model = asked.given("model") ? first.model : model_of_presets(first.presets, program, first.model);
   TrainOptions options = defaults_of(program, model, first.compute_only);
   options.command = shell_line({argv, argv + argc});
   apply_presets(options, program, first.presets, first.compute_only);

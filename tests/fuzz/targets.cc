@@ -27,7 +27,7 @@
 #include "compress/slim.h"
 #include "core/base/json.h"
 #include "core/state.h"
-#include "data/archive.h"
+#include "data/archive_reader.h"
 #include "data/bpe.h"
 #include "data/image_dataset.h"
 #include "data/image_pack.h"
