@@ -55,7 +55,7 @@ void require_gpt2_words(const std::string& file, const json& pre_tokenizer) {
   std::vector<json> steps{pre_tokenizer};
   if (type_of(pre_tokenizer) == "Sequence") {
     const json list = member(pre_tokenizer, "pretokenizers");
-    if (list.is_array()) steps.assign(list.begin(), list.end());
+    if (list.is_array()) steps = list.get<std::vector<json>>();
   }
   if (pre_tokenizer.is_null()) not_followed(file, "it has no pre_tokenizer");
   bool cut = false, bytes = false;
