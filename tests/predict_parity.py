@@ -6,7 +6,7 @@
 APPS is the folder of our programs (build/apps). For each model torchvision makes random weights, saves them as its published ones
 are, the script of docs/models.md converts the file, and `imagenet --predict` names the pictures by it: the five most likely classes
 and their probabilities are to be PyTorch's within 1e-4. Without --pictures those of tests/golden/images are taken; JPEG needs a build
-with libjpeg-turbo to be the same to the bit. Exit code 77 (skipped) if no Python with torch and torchvision is found: of
+with libjpeg-turbo to be the same to the bit. Exit code 77 (skipped) if no Python with torch, torchvision and safetensors is found: of
 LACONIC_PYTHON, else python3, else /usr/bin/python3.
 """
 import argparse
@@ -28,14 +28,14 @@ def find_torchvision():
     own = os.environ.get('LACONIC_PYTHON')
     for python in [own] if own else ['python3', '/usr/bin/python3']:
         try:
-            found = subprocess.run([python, '-c', 'import torch, torchvision, PIL'], stderr=subprocess.DEVNULL).returncode == 0
+            found = subprocess.run([python, '-c', 'import torch, torchvision, PIL, safetensors'], stderr=subprocess.DEVNULL).returncode == 0
         except OSError:
             found = False
         if found:
             environment = {k: v for k, v in os.environ.items() if not k.startswith(('OPENBLAS_', 'OMP_'))}
             environment.update(LACONIC_PARITY='1')
             os.execvpe(python, [python, *sys.argv], environment)
-    print('skipped: no Python that can import torch and torchvision was found (install them, or name a Python in LACONIC_PYTHON)')
+    print('skipped: no Python that can import torch, torchvision and safetensors was found (install them, or name a Python in LACONIC_PYTHON)')
     sys.exit(77)
 
 

@@ -7,7 +7,7 @@
 #include "apps/common/text.h"
 #include "core/base/parallel.h"
 #include "core/base/random.h"
-#include "core/state.h"
+#include "core/safetensors.h"
 #include "data/input_file.h"
 
 namespace laconic {
@@ -84,14 +84,15 @@ Tensor read_values(const std::string& path, const std::string& name) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return read_folder(path);
   if (path.ends_with(".safetensors")) {
-    const StateDict all = load_safetensors(path);
+    const SafetensorsFile all(path);
     std::vector<std::string> names;
-    for (const auto& [n, tensor] : all) names.push_back(n);
+    for (const StoredTensor& tensor : all.tensors()) names.push_back(tensor.name);
     require<DataError>(!name.empty() || names.size() == 1, path, " has ", names.size(),
                        " tensors (--tensor): name one of ", join(names, ", "));
-    const Tensor& found = name.empty() ? all.begin()->second : all.at(name);
-    require<DataError>(found.dtype() == DType::f32, path, ": ", name, " is ", found.dtype(),
-                       " (--tensor): give one of float32");
+    const auto at = name.empty() ? names.begin() : std::ranges::find(names, name);
+    require<DataError>(at != names.end(), path, " has no tensor '", name, "' (--tensor): ", did_you_mean(name, names),
+                       "name another");
+    const Tensor found = all.read_as(all.tensors()[static_cast<std::size_t>(at - names.begin())], DType::f32);
     require<DataError>(found.elements() > 0, path, ": ", name, " has no values (--tensor): give one that has");
     return found;
   }

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <tuple>
 
 #include "apps/common/text.h"
 #include "core/base/atomic_file.h"
@@ -57,14 +58,16 @@ std::string tokens_of_weights(const TrainOptions& o) {
 
 void require_room_for_export(const TrainOptions& o) {
   const std::filesystem::path folder = folder_of_weights(o.export_path), config = folder / "config.json";
-  const auto is_of_a_gpt = [&] {
+  const auto sizes = [](const models::GPT::Options& of) { return std::tuple(of.layers, of.heads, of.width, of.block); };
+  const auto is_of_such_a_gpt = [&] {
     try {
-      return models::gpt_from_config(folder.string()).has_value();
+      const auto there = models::gpt_from_config(folder.string());
+      return there && sizes(*there) == sizes(gpt_asked_for(o, models::gpt_recipe(o.model)->model, false));
     } catch (const DataError&) {
       return false;
     }
   };
-  if (std::filesystem::exists(config) && !is_of_a_gpt())
+  if (std::error_code none; std::filesystem::exists(config, none) && !is_of_such_a_gpt())
     refuse(config.string() + " is of something else, and would be replaced", "--export", "name another folder");
 }
 

@@ -85,7 +85,8 @@ std::optional<GPT::Options> gpt_from_config(const std::string& folder) {
   const Config* const type = in.find("model_type");
   if (!type) return std::nullopt;
   in.require_ours(*type == "gpt2", "model_type", "gpt2");
-  GPT::Options o{.layers = in.size("n_layer", "num_hidden_layers", 12),
+  GPT::Options o{.vocabulary = in.size("vocab_size", "vocab_size", 50257),
+                 .layers = in.size("n_layer", "num_hidden_layers", 12),
                  .heads = in.size("n_head", "num_attention_heads", 12),
                  .width = in.size("n_embd", "hidden_size", 768),
                  .block = in.size("n_positions", "max_position_embeddings", 1024)};

@@ -7,8 +7,8 @@
 /// config.json, in which Hugging Face's transformers says what a model of its kind "gpt2" is, beside its weights.
 namespace laconic::models {
 
-/// What the config.json in a folder says, all but the vocabulary, which is the tokens'. A key that is not there has
-/// transformers' default. Nothing: there is no such file, or it says nothing of a model ("model_type").
+/// What the config.json in a folder says. A key that is not there has transformers' default. Nothing: there is no such
+/// file, or it says nothing of a model ("model_type").
 /// throws DataError naming the file and the key: damaged, a model of another kind, or a GPT-2 with something that GPT
 /// has
 ///        otherwise: another activation, epsilon, width of the mlp, scaling of attention, or quantised weights

@@ -12,21 +12,22 @@
 #include <sstream>
 #include <string>
 
-#include "apps/compare/table.h"
-#include "apps/look/json_log.h"
-#include "apps/look/log_file.h"
-#include "apps/launch/mpirun.h"
-#include "apps/training/options.h"
 #include "apps/bench/layers.h"
-#include "apps/simulate/options.h"
 #include "apps/common/text.h"
 #include "apps/common/tools.h"
+#include "apps/compare/table.h"
+#include "apps/launch/mpirun.h"
+#include "apps/look/json_log.h"
+#include "apps/look/log_file.h"
 #include "apps/look/trace_file.h"
+#include "apps/simulate/options.h"
+#include "apps/training/options.h"
 #include "compress/codecs.h"
 #include "compress/select/selector.h"
 #include "compress/slim.h"
 #include "core/base/json.h"
 #include "core/state.h"
+#include "core/weights_file.h"
 #include "data/archive_reader.h"
 #include "data/bpe.h"
 #include "data/image_dataset.h"
@@ -39,12 +40,12 @@
 #include "data/text.h"
 #include "data/text_blocks.h"
 #include "data/token_file.h"
-#include "dist/collective/allreduce.h"
 #include "dist/collective/allgatherv.h"
+#include "dist/collective/allreduce.h"
 #include "dist/collective/meeting.h"
 #include "dist/engine/flight.h"
-#include "dist/method/rank_state.h"
 #include "dist/method/carry.h"
+#include "dist/method/rank_state.h"
 #include "dist/method/warmup.h"
 #include "dist/predict/calibration_file.h"
 #include "dist/predict/planner.h"
@@ -52,6 +53,9 @@
 #include "dist/server/server.h"
 #include "dist/server/shard.h"
 #include "dist/trainer/checkpoint.h"
+#include "layers/foreign_weights.h"
+#include "layers/models/gpt.h"
+#include "layers/models/gpt_config.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "tests/archive_files.h"
@@ -142,6 +146,49 @@ bool safetensors(FuzzInput input) {
   taken([&] { compress::SlimSet().load(state, 100); });
   EXPECT_TRUE(taken([&] { save_safetensors(state, folder() + "/again"); }));
   return true;
+}
+
+const models::GPT& tiny_gpt() {
+  static const models::GPT model({.vocabulary = 11, .layers = 2, .heads = 2, .width = 8, .block = 5});
+  return model;
+}
+
+/// As any program may have saved them.
+bool weights(FuzzInput input) {
+  const std::string path = on_disk(input);
+  return taken([&] {
+    const WeightsFile file(path);
+    for (const auto& [name, entry] : file.entries())
+      for (const DType dtype : {DType::f32, DType::i64}) taken([&, n = name] { file.read_as(n, dtype); });
+    const TakenWeights found = weights_for(tiny_gpt(), file, "gpt");
+    tiny_gpt().translated(found.weights);
+    model_of(found.weights.texts());
+  });
+}
+
+/// A folder of weights in two shards.
+const std::string& folder_of_shards() {
+  static const std::string made = [] {
+    const std::string path = folder() + "/shards";
+    std::filesystem::create_directory(path);
+    for (const char* const name : {"x", "y"}) {
+      StateDict state;
+      state.set(name, Tensor::zeros({2}));
+      save_safetensors(state, concat(path, "/", name, ".safetensors"));
+    }
+    return path;
+  }();
+  return made;
+}
+
+bool weights_index(FuzzInput input) {
+  std::ofstream(folder_of_shards() + "/index.json", std::ios::binary) << text_of(input);
+  return taken([] { WeightsFile(folder_of_shards() + "/index.json"); });
+}
+
+bool gpt_config(FuzzInput input) {
+  std::ofstream(folder_of_shards() + "/config.json", std::ios::binary) << text_of(input);
+  return taken([] { EXPECT_GT(models::gpt_from_config(folder_of_shards()).value_or(tiny_gpt().options()).heads, 0); });
 }
 
 /// With the checksum that it should have, so that damage goes further than there.
@@ -597,6 +644,9 @@ bool flight(FuzzInput input) {
 
 const std::vector<FuzzTarget>& fuzz_targets() {
   static const std::vector<FuzzTarget> all{{"safetensors", safetensors},
+                                           {"weights", weights},
+                                           {"weights_index", weights_index},
+                                           {"gpt_config", gpt_config},
                                            {"manifest", manifest},
                                            {"plan", plan},
                                            {"parameters", parameters},
