@@ -16,9 +16,10 @@ namespace laconic {
 namespace {
 
 Tokens tokens_of(const TrainOptions& o) {
-  if (o.tokens.empty() && !is_synthetic(o.data) && has_token_numbers(o.data)) return {.kind = Tokens::Kind::numbers};
-  const bool words = o.tokens.empty() && (models::gpt_recipe(o.model) == nullptr || is_synthetic(o.data));
-  const Tokens tokens = words ? Tokens{} : Tokens::parse(o.tokens.empty() ? "chars" : o.tokens);
+  const bool numbers = !is_synthetic(o.data) && has_token_numbers(o.data);
+  const bool words = o.tokens.empty() && !numbers && (models::gpt_recipe(o.model) == nullptr || is_synthetic(o.data));
+  const char* const usual = numbers ? "numbers" : "chars";
+  const Tokens tokens = words ? Tokens{} : Tokens::parse(o.tokens.empty() ? usual : o.tokens);
   if (is_synthetic(o.data) && tokens.kind != Tokens::Kind::words)
     refuse("synthetic text is made of words", "--tokens " + o.tokens, "leave it out, or give a text with --data");
   return tokens;
