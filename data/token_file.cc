@@ -15,7 +15,7 @@ namespace {
 
 using Type = TokenSequence::Type;
 
-constexpr std::uint64_t kSample = 1 << 16;                      // bytes; divisible by 4
+constexpr std::uint64_t kSampleBytes = 1 << 16;                 // bytes; divisible by 4
 constexpr std::int64_t kMostOf16 = 65536;                       // tokens that 16 bits can number
 constexpr std::int32_t kLlmC16 = 20240520, kLlmC32 = 20240801;  // what token files of llm.c begin with
 // Its model, test, tokenizer, evaluation, state of a training, model of Llama 3.
@@ -41,8 +41,9 @@ bool is_text(const std::string& start) {
 Type bare_type(const RandomAccessFile& file, std::int64_t vocabulary) {
   if (vocabulary > kMostOf16) return Type::u32;
   std::array<std::uint16_t, 2> largest{};  // halves, lower and upper if two are one number
-  for (const std::uint64_t sample : {std::uint64_t{0}, file.size() / 2, file.size() - std::min(file.size(), kSample)}) {
-    const std::string bytes = bytes_from(file, sample / 4 * 4, kSample);
+  for (const std::uint64_t sample :
+       {std::uint64_t{0}, file.size() / 2, file.size() - std::min(file.size(), kSampleBytes)}) {
+    const std::string bytes = bytes_from(file, sample / 4 * 4, kSampleBytes);
     for (std::size_t i = 0; i + 2 <= bytes.size(); i += 2) {
       std::uint16_t half;
       std::memcpy(&half, bytes.data() + i, sizeof half);
@@ -91,12 +92,12 @@ TokenSequence of_npy(const RandomAccessFile& file, std::int64_t limit) {
 bool is_token_file(const std::string& path) {
   if (path.ends_with(".npy")) return true;
   if (!path.ends_with(".bin")) return false;
-  return !is_text(bytes_from(RandomAccessFile(path), 0, kSample));
+  return !is_text(bytes_from(RandomAccessFile(path), 0, kSampleBytes));
 }
 
 TokenSequence map_token_file(const std::string& path, std::int64_t vocabulary) {
   const RandomAccessFile file(path);
-  const std::string start = bytes_from(file, 0, kSample);
+  const std::string start = bytes_from(file, 0, kSampleBytes);
   require<DataError>(!start.empty(), path, " is empty: it has no tokens. Give a file with some.");
   require<DataError>(!start.starts_with("\x1F\x8B\x08") && !start.starts_with(std::string_view("PK\3\4", 4)), path,
                      " is compressed, and tokens are read in place. Unpack it (`data`).");

@@ -16,11 +16,12 @@ namespace laconic {
 namespace {
 
 Tokens tokens_of(const TrainOptions& o) {
-  if (o.tokens.empty() && !is_synthetic(o.data) && has_token_numbers(o.data)) return {.kind = Tokens::Kind::numbers};
-  const bool words = o.tokens.empty() && (models::gpt_recipe(o.model) == nullptr || is_synthetic(o.data));
+  const bool numbers = !is_synthetic(o.data) && has_token_numbers(o.data);
+  const bool words = o.tokens.empty() && !numbers && (models::gpt_recipe(o.model) == nullptr || is_synthetic(o.data));
   std::string text = o.tokens;
   if (text.empty() && !words) text = tokens_of_weights(o);
-  const Tokens tokens = words ? Tokens{} : Tokens::parse(text.empty() ? "chars" : text);
+  if (text.empty()) text = numbers ? "numbers" : "chars";
+  const Tokens tokens = words ? Tokens{} : Tokens::parse(text);
   if (is_synthetic(o.data) && tokens.kind != Tokens::Kind::words)
     refuse("synthetic text is made of words", "--tokens " + o.tokens, "leave it out, or give a text with --data");
   return tokens;
