@@ -191,10 +191,12 @@ Listing samples_in(const std::string& where, const Archives& archives) {
     for (std::size_t i = 0; i < archive.size();) {
       const std::string_view key = key_and_field(archive.name(i)).first;
       std::optional<std::size_t> image, label;
-      for (; i < archive.size() && key_and_field(archive.name(i)).first == key; ++i) {
-        const std::string field(key_and_field(archive.name(i)).second);
+      for (; i < archive.size(); ++i) {
+        const auto [its_key, field] = key_and_field(archive.name(i));
+        if (field.empty()) continue;  // a folder, or what macOS writes beside each file (._0.jpg)
+        if (its_key != key) break;
         const bool labels = field == "cls";
-        if (!labels && !is_image("x." + field)) continue;
+        if (!labels && (field.find('.') != field.npos || !is_image(concat("x.", field)))) continue;  // 0.seg.png is none
         auto& found = labels ? label : image;
         require<DataError>(!found, archive.full_name(i), " is the second ", labels ? "label" : "image",
                            " of its sample. Write one.");

@@ -236,7 +236,7 @@ TEST(Gpt, ExportsAFolderWithItsVocabulary) {
     files.insert(entry.path().filename().string());
   EXPECT_EQ(files, (std::set<std::string>{"config.json", "merges.txt", "model.safetensors", "vocab.json"}));
   const Result ours = run(kSmallGpt + data + "--tokens bpe:260 --eval-only --json --init " + (dir / "s"));
-  const Result theirs = run("gpt --threads 1 --quiet " + data + "--eval-only --json --init " + (dir / "hf"));
+  const Result theirs = run("gpt --batch 4 --threads 1 --quiet " + data + "--eval-only --json --init " + (dir / "hf"));
   ASSERT_EQ(theirs.exit_code, 0) << theirs.err;
   EXPECT_EQ(last_line(theirs.out)["eval"]["loss"], last_line(ours.out)["eval"]["loss"]);
   const std::string mine = "{\"name\": \"mine\"}";

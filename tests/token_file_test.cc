@@ -164,9 +164,10 @@ TEST_F(TokenFile, IsDataInPartsOrAlone) {
   EXPECT_EQ(data.encode("5 95\n0"), (Numbers{5, 95, 0}));
   EXPECT_THAT(error_of<DataError>([&] { data.encode("96"); }), HasSubstr("neither '96'"));
 
+  const Numbers tokens = small_tokens();
   const TextDataset alone = load_text(folder_ / "run/shakespeare_train.bin", Tokens::parse("numbers:200"));
   EXPECT_EQ(alone.train.size(), 90u);
-  EXPECT_EQ(alone.valid, Numbers(small_tokens().begin() + 90, small_tokens().end()));
+  EXPECT_EQ(alone.valid, Numbers(tokens.begin() + 90, tokens.end()));
   EXPECT_EQ(alone.vocabulary.size(), 200);
   EXPECT_NE(fingerprint(alone), fingerprint(data));
   const TextDataset wrong = load_text(folder_ / "run", Tokens::parse("numbers:80"));
