@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <set>
 
 #include "core/raw.h"
@@ -40,6 +41,7 @@ class Chooser {
     cut_vocabulary();
     for (const auto& [name, text] : file_.texts()) taken_.weights.set_text(name, text);
     tell_of_others();
+    tell_of_settings();
     return std::move(taken_);
   }
 
@@ -120,6 +122,15 @@ class Chooser {
     std::string text = concat("'", others_[0], "'");
     if (others_.size() > 1) text += concat(" and ", others_.size() - 1, " more");
     note(concat(text, others_.size() > 1 ? " are" : " is", " passed over, for which ", what_, " has no place"));
+  }
+
+  /// A config.json beside the weights says them too.
+  void tell_of_settings() {
+    std::error_code error;
+    const bool described = std::filesystem::exists(folder_of_weights(file_.path()) + "/config.json", error);
+    for (const auto& [name, own] : model_.settings())
+      if (!described && !file_.texts().contains(name))
+        note(concat("does not say with which `", name, "` it was trained; ", own, " is taken"));
   }
 
   const Module& model_;
