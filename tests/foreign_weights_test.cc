@@ -25,9 +25,11 @@ using models::GPT;
 const std::string kWeights = std::string(LACONIC_SOURCE) + "/tests/golden/weights/";
 constexpr GPT::Options kTiny{.vocabulary = 11, .layers = 2, .heads = 2, .width = 8, .block = 5};
 
+/// Returns the notes, but for that of the heads, of which few of these files say anything.
 std::vector<std::string> take(Module& model, const std::string& path) {
-  const TakenWeights taken = weights_for(model, WeightsFile(path), "the model");
+  TakenWeights taken = weights_for(model, WeightsFile(path), "the model");
   model.load_state_dict(model.translated(taken.weights), true, path, "the model");
+  std::erase_if(taken.notes, [](const std::string& note) { return note.find("`heads`") != note.npos; });
   return taken.notes;
 }
 
@@ -164,6 +166,17 @@ TEST_F(Taken, AVocabularyIsCutWhereItIsPaddedAlone) {
     const Tensor theirs = padded.state_dict().at("wte.weight").rows(0, 11);
     EXPECT_EQ(model.state_dict().at("wte.weight").to_vector(), theirs.to_vector());
   }
+}
+
+TEST_F(Taken, HeadsThatAFileDoesNotSayAreNoted) {
+  GPT model(kTiny);
+  model.initialize(1);
+  StateDict state = model.state_dict();
+  const auto notes = [&] { return weights_for(model, WeightsFile(save(state)), "the model").notes; };
+  ASSERT_EQ(notes().size(), 1u);
+  EXPECT_NE(notes()[0].find("does not say with which `heads` it was trained; 2 is taken"), std::string::npos);
+  state.set_text("heads", "2");
+  EXPECT_EQ(notes().size(), 0u);
 }
 
 TEST_F(Taken, CountersOfBatchNormMayBeShorter) {
