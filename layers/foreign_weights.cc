@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/base/json.h"
 #include "core/raw.h"
 #include "core/stored_elements.h"
 
@@ -124,12 +125,13 @@ class Chooser {
     note(concat(text, others_.size() > 1 ? " are" : " is", " passed over, for which ", what_, " has no place"));
   }
 
-  /// A config.json beside the weights says them too.
+  /// A config.json beside the weights says them too, and what nobody switches on needs no word.
   void tell_of_settings() {
-    std::error_code error;
-    const bool described = std::filesystem::exists(folder_of_weights(file_.path()) + "/config.json", error);
+    const auto text = text_of_file(folder_of_weights(file_.path()) + "/config.json", 1 << 20);
+    const auto config = json_or_discarded(text.value_or(""));
+    const bool described = config.is_object() && config.contains("model_type");
     for (const auto& [name, own] : model_.settings())
-      if (!described && !file_.texts().contains(name))
+      if (!described && own != "no" && !file_.texts().contains(name))
         note(concat("does not say with which `", name, "` it was trained; ", own, " is taken"));
   }
 

@@ -209,7 +209,7 @@ TEST(Gpt, FollowsAFolderOfHuggingFace) {
   EXPECT_EQ(heads.exit_code, 2);
   EXPECT_EQ(heads.err, "laconic: error: the config.json beside the weights says 2 (--heads 4): leave it out\n");
   const Result alone = run(common + "f16.safetensors --layers 2 --width 8 --block 5");
-  EXPECT_TRUE(has(alone.err, "does not say how many heads it was trained with: 4 are taken (--heads)")) << alone.err;
+  EXPECT_TRUE(has(alone.err, "does not say with which `heads` it was trained; 4 is taken")) << alone.err;
 }
 
 TEST(Gpt, ItsOwnWeightsSayHowManyHeadsTheyHave) {

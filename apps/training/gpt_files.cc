@@ -21,7 +21,7 @@ std::optional<models::GPT::Options> config_beside(const std::string& weights) {
 
 }  // namespace
 
-models::GPT::Options gpt_asked_for(const TrainOptions& o, models::GPT::Options model, bool speaks) {
+models::GPT::Options gpt_asked_for(const TrainOptions& o, models::GPT::Options model) {
   const auto config = config_beside(o.trainer.init);
   if (config) model = *config;
   for (const auto& [name, given, its] :
@@ -37,10 +37,6 @@ models::GPT::Options gpt_asked_for(const TrainOptions& o, models::GPT::Options m
   if (model.width % model.heads != 0)
     refuse(fmt::format("{} heads cannot share {} numbers", model.heads, model.width), "--heads and --width",
            "give a width that is a multiple of the heads");
-  if (speaks && !config && o.heads == 0 && !o.trainer.init.empty() &&
-      !WeightsFile(o.trainer.init).texts().contains("heads"))
-    fmt::print(stderr, "laconic: note: {} does not say how many heads it was trained with: {} are taken (--heads)\n",
-               o.trainer.init, model.heads);
   return model;
 }
 
@@ -62,7 +58,7 @@ void require_room_for_export(const TrainOptions& o) {
   const auto is_of_such_a_gpt = [&] {
     try {
       const auto there = models::gpt_from_config(folder.string());
-      return there && sizes(*there) == sizes(gpt_asked_for(o, models::gpt_recipe(o.model)->model, false));
+      return there && sizes(*there) == sizes(gpt_asked_for(o, models::gpt_recipe(o.model)->model));
     } catch (const DataError&) {
       return false;
     }

@@ -11,9 +11,8 @@ namespace laconic {
 
 /// The GPT that --init and the command line ask for, all but its vocabulary. What a config.json beside the weights says
 /// is followed.
-///   speaks : prints a note where neither weights nor command line say how many heads there are
 /// throws UsageError: the command line says something else;   DataError as models::gpt_from_config
-models::GPT::Options gpt_asked_for(const TrainOptions& options, models::GPT::Options of_recipe, bool speaks);
+models::GPT::Options gpt_asked_for(const TrainOptions& options, models::GPT::Options of_recipe);
 
 /// The vocabulary that lies beside the weights of --init and their config.json, as --tokens names one; "" if there is
 /// none.

@@ -73,7 +73,7 @@ class LanguageTask final : public Task {
   std::unique_ptr<Workload> of_blocks(const TrainOptions& o, const models::GPT::Options& of_recipe,
                                       const dist::Worker& worker) {
     const std::shared_ptr<const TextDataset> data = data_.get();
-    models::GPT::Options model = gpt_asked_for(o, of_recipe, worker.rank == 0);
+    models::GPT::Options model = gpt_asked_for(o, of_recipe);
     model.vocabulary = data->vocabulary.size();
     return std::make_unique<BlockLanguageModelling>(
         std::make_shared<models::GPT>(model), data, worker.rank, worker.size,
