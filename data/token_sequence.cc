@@ -152,7 +152,7 @@ void TokenSequence::add_to(Digest& digest) const {
   constexpr std::size_t kSamples = 256, kSample = 4096;
   digest.add(&size_, sizeof size_);
   if (bytes <= kSamples * kSample) return digest.add(first_, bytes);
-  for (std::size_t i = 0; i < kSamples; ++i) digest.add(first_ + (bytes - kSample) / (kSamples - 1) * i, kSample);
+  for (std::size_t i = 0; i < kSamples; ++i) digest.add(first_ + (bytes - kSample) * i / (kSamples - 1), kSample);
 }
 
 void TokenSequence::refuse() const {

@@ -166,7 +166,8 @@ TEST_F(TokenFile, IsDataInPartsOrAlone) {
 
   const TextDataset alone = load_text(folder_ / "run/shakespeare_train.bin", Tokens::parse("numbers:200"));
   EXPECT_EQ(alone.train.size(), 90u);
-  EXPECT_EQ(alone.valid, Numbers(small_tokens().begin() + 90, small_tokens().end()));
+  const Numbers all = small_tokens();
+  EXPECT_EQ(alone.valid, Numbers(all.begin() + 90, all.end()));
   EXPECT_EQ(alone.vocabulary.size(), 200);
   EXPECT_NE(fingerprint(alone), fingerprint(data));
   const TextDataset wrong = load_text(folder_ / "run", Tokens::parse("numbers:80"));
