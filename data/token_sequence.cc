@@ -114,7 +114,7 @@ void TokenSequence::read(std::size_t begin, std::size_t count, std::int64_t* to)
     }
     return all;
   });
-  if (!good && is_mapped()) refuse();
+  if (!good && is_mapped()) refuse(begin);
 }
 
 TokenSequence TokenSequence::part(std::size_t begin, std::size_t end) const {
@@ -142,7 +142,7 @@ std::int64_t TokenSequence::largest() const {
     if (size_ > 0) ends = {static_cast<std::int64_t>(low), static_cast<std::int64_t>(high)};
     return ends;
   });
-  if (is_mapped() && (least < 0 || most >= limit_)) refuse();
+  if (is_mapped() && (least < 0 || most >= limit_)) refuse(0);
   return most;
 }
 
@@ -155,10 +155,12 @@ void TokenSequence::add_to(Digest& digest) const {
   for (std::size_t i = 0; i < kSamples; ++i) digest.add(first_ + (bytes - kSample) * i / (kSamples - 1), kSample);
 }
 
-void TokenSequence::refuse() const {
+void TokenSequence::refuse(std::size_t begin) const {
+  constexpr std::size_t kLooked = std::size_t{1} << 24;
   const std::byte* const first = first_ - before_ * bytes_of(type_);
+  const std::size_t end = before_ + size_;
   with_type([&]<class T>() {
-    for (std::size_t i = 0; i < before_ + size_; ++i) {
+    for (std::size_t i = 0; i < end; i = i + 1 == kLooked ? std::max(kLooked, before_ + begin) : i + 1) {
       const std::int64_t number = number_at<T>(first, i);
       require<DataError>(number >= 0 && number < limit_, path_, ": token ", grouped(i), " (from 0) is ", number,
                          ", and the vocabulary has the numbers from 0 to ",

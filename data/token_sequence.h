@@ -24,8 +24,8 @@ class TokenSequence {
   /// Maps a part of a file into memory: nothing is read before it is asked for, and nothing copied. The file must not
   /// become shorter as long as the sequence is used.
   ///   offset : bytes before the first number      size : numbers      limit : what all of them are below
-  /// Whatever reads a number that is negative or not below `limit` throws DataError, which names the file's first such
-  /// number and its place.
+  /// Whatever reads a number that is negative or not below `limit` throws DataError, which names the first such number
+  /// and its place: of the file, if it is among its first 2^24 ones, else of what was to be read.
   /// throws DataError: the file cannot be opened or mapped, or is shorter
   static TokenSequence map(const std::string& path, std::uint64_t offset, std::uint64_t size, Type type,
                            std::int64_t limit);
@@ -52,7 +52,7 @@ class TokenSequence {
   bool is_mapped() const { return !path_.empty(); }
   template <class F>
   auto with_type(F&& f) const;
-  [[noreturn]] void refuse() const;
+  [[noreturn]] void refuse(std::size_t begin) const;
 
   std::shared_ptr<const void> memory_;
   const std::byte* first_ = nullptr;

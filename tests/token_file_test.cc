@@ -164,10 +164,10 @@ TEST_F(TokenFile, IsDataInPartsOrAlone) {
   EXPECT_EQ(data.encode("5 95\n0"), (Numbers{5, 95, 0}));
   EXPECT_THAT(error_of<DataError>([&] { data.encode("96"); }), HasSubstr("neither '96'"));
 
-  const Numbers tokens = small_tokens();
   const TextDataset alone = load_text(folder_ / "run/shakespeare_train.bin", Tokens::parse("numbers:200"));
   EXPECT_EQ(alone.train.size(), 90u);
-  EXPECT_EQ(alone.valid, Numbers(tokens.begin() + 90, tokens.end()));
+  const Numbers all = small_tokens();
+  EXPECT_EQ(alone.valid, Numbers(all.begin() + 90, all.end()));
   EXPECT_EQ(alone.vocabulary.size(), 200);
   EXPECT_NE(fingerprint(alone), fingerprint(data));
   const TextDataset wrong = load_text(folder_ / "run", Tokens::parse("numbers:80"));
@@ -200,22 +200,27 @@ TEST_F(TokenFile, HasTheTokensOfATokenizer) {
 }
 
 TEST_F(TokenFile, OfSixteenGigabytesIsReadWhereItIsAsked) {
-  // Sparse: three numbers are there.
+  // Sparse: it has a few numbers, and zeros between.
   const std::string path = folder_ / "train.bin";
-  constexpr std::uint64_t kTokens = 8'000'000'000, kAt = 7'654'321'000;
+  constexpr std::uint64_t kTokens = 8'000'000'000, kCut = kTokens / 10 * 9, kTrain = 5'000'000'000,
+                          kValid = 7'654'321'000;
   std::ofstream(path, std::ios::binary).write("\1\0\2\0", 4);
   std::filesystem::resize_file(path, 2 * kTokens);
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
-  file.seekp(static_cast<std::streamoff>(2 * kAt));
-  file.write("\x34\x12", 2).flush();
+  for (const std::uint64_t place : {kTrain, kValid})
+    file.seekp(static_cast<std::streamoff>(2 * place)).write("\x34\x12", 2).flush();
   const TextDataset data = load_text(path, Tokens::parse("numbers:50257"));
-  EXPECT_EQ(data.train.size(), kTokens / 10 * 9);
-  EXPECT_EQ(data.valid[kAt - kTokens / 10 * 9], 0x1234);
-  const auto other = load_text(path, Tokens::parse("numbers:4660"));
-  EXPECT_EQ(other.train[kTokens / 10 * 9 - 1], 0);
-  const auto blocks = TextBlocks::training(data.train, {.batch = 64, .length = 8}, 1);
-  EXPECT_EQ(blocks.batches(), (std::int64_t{7'200'000'000} - 1) / 8 / 64);
-  EXPECT_EQ(blocks.batch(3).x.elements(), 512);
+  ASSERT_EQ(data.train.size(), kCut);
+  ASSERT_EQ(data.valid.size(), kTokens - kCut);
+  EXPECT_EQ(data.valid[kValid - kCut], 0x1234);
+  const auto block = TextBlocks::of(data.train, {.batch = 1, .length = 8}, {kTrain / 8}).batch(0);
+  EXPECT_EQ(block.x.data<std::int64_t>()[0], 0x1234);
+  const auto training = TextBlocks::training(data.train, {.batch = 64, .length = 8}, 1);
+  EXPECT_EQ(training.batches(), (static_cast<std::int64_t>(kCut) - 1) / 8 / 64);
+  EXPECT_EQ(training.batch(training.batches()).counted, 64 * 8);
+  const TextDataset small = load_text(path, Tokens::parse("numbers:4660"));
+  EXPECT_EQ(small.train[kTrain - 1], 0);
+  EXPECT_THAT(error_of<DataError>([&] { small.train[kTrain]; }), HasSubstr("token 5,000,000,000 (from 0) is 4660"));
 }
 
 TEST(TokenSequence, ReadsTheLastNumberBehindItsEnd) {
