@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/parse.h"
-#include "data/archive.h"
+#include "data/archive_file.h"
 #include "data/input_file.h"
 
 namespace laconic {
@@ -194,7 +194,7 @@ Listing samples_in(const std::string& where, const Archives& archives) {
       for (; i < archive.size() && key_and_field(archive.name(i)).first == key; ++i) {
         const std::string field(key_and_field(archive.name(i)).second);
         const bool labels = field == "cls";
-        if (!labels && !is_image("x." + field)) continue;
+        if (!labels && (field.find('.') != std::string::npos || !is_image("x." + field))) continue;
         auto& found = labels ? label : image;
         require<DataError>(!found, archive.full_name(i), " is the second ", labels ? "label" : "image",
                            " of its sample. Write one.");

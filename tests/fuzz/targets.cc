@@ -27,7 +27,7 @@
 #include "compress/slim.h"
 #include "core/base/json.h"
 #include "core/state.h"
-#include "data/archive.h"
+#include "data/archive_file.h"
 #include "data/bpe.h"
 #include "data/image_dataset.h"
 #include "data/image_pack.h"
@@ -51,8 +51,8 @@
 #include "dist/trainer/checkpoint.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
-#include "tests/archive_files.h"
 #include "tests/scripted_ranks.h"
+#include "tests/tar.h"
 #include "tests/temp_folder.h"
 
 namespace laconic {

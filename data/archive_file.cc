@@ -1,5 +1,5 @@
 // By libarchive. A file is read by what reads a whole archive, begun at that file's header.
-#include "data/archive.h"
+#include "data/archive_file.h"
 
 #include <archive.h>
 #include <archive_entry.h>

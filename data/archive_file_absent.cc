@@ -1,6 +1,6 @@
 // For builds without libarchive.
 #include "core/base/error.h"
-#include "data/archive.h"
+#include "data/archive_file.h"
 
 namespace laconic {
 
