@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/parse.h"
-#include "data/archive_reader.h"
+#include "data/archive_file.h"
 #include "data/input_file.h"
 
 namespace laconic {
@@ -191,12 +191,10 @@ Listing samples_in(const std::string& where, const Archives& archives) {
     for (std::size_t i = 0; i < archive.size();) {
       const std::string_view key = key_and_field(archive.name(i)).first;
       std::optional<std::size_t> image, label;
-      for (; i < archive.size(); ++i) {
-        const auto [its_key, field] = key_and_field(archive.name(i));
-        if (field.empty()) continue;  // a folder, or what macOS writes beside each file (._0.jpg)
-        if (its_key != key) break;
+      for (; i < archive.size() && key_and_field(archive.name(i)).first == key; ++i) {
+        const std::string field(key_and_field(archive.name(i)).second);
         const bool labels = field == "cls";
-        if (!labels && (field.find('.') != field.npos || !is_image(concat("x.", field)))) continue;  // 0.seg.png is none
+        if (!labels && (field.find('.') != std::string::npos || !is_image("x." + field))) continue;
         auto& found = labels ? label : image;
         require<DataError>(!found, archive.full_name(i), " is the second ", labels ? "label" : "image",
                            " of its sample. Write one.");

@@ -14,7 +14,7 @@ struct ArchivedPhotos {
   std::vector<std::string> classes;  ///< what a synsets.txt or labels.txt among them says, or empty
 };
 
-/// Opens archives (data/archive_reader.h), of one of these kinds:
+/// Opens archives (data/archive_file.h), of one of these kinds:
 ///
 ///   train/CLASS/FILE, val/CLASS/FILE   a folder of classes each; what lies beside them does not count
 ///   CLASS/FILE                         a folder of classes; both may lie in folders more, which all files share

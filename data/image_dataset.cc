@@ -9,7 +9,7 @@
 
 #include "core/base/catalogue.h"
 #include "core/base/random.h"
-#include "data/archive_reader.h"
+#include "data/archive_file.h"
 #include "data/image_listing.h"
 #include "data/input_file.h"
 #include "data/synthetic.h"

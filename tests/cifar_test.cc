@@ -7,11 +7,11 @@
 #include <set>
 
 #include "core/base/error.h"
-#include "data/archive_reader.h"
+#include "data/archive_file.h"
 #include "data/synthetic.h"
-#include "tests/archive_files.h"
 #include "tests/error_of.h"
 #include "tests/gzip.h"
+#include "tests/tar.h"
 #include "tests/temp_folder.h"
 
 namespace laconic {

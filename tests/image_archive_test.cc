@@ -8,13 +8,13 @@
 #include <numeric>
 
 #include "core/base/error.h"
-#include "data/archive_reader.h"
+#include "data/archive_file.h"
 #include "data/image_pack.h"
 #include "data/photo_transform.h"
-#include "tests/archive_files.h"
 #include "tests/error_of.h"
 #include "tests/gzip.h"
 #include "tests/image_files.h"
+#include "tests/tar.h"
 #include "tests/temp_folder.h"
 
 namespace laconic {

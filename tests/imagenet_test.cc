@@ -11,14 +11,14 @@
 #include "core/ops/losses.h"
 #include "core/state.h"
 #include "core/stream.h"
-#include "data/archive_reader.h"
+#include "data/archive_file.h"
 #include "data/photo_transform.h"
 #include "data/synthetic.h"
 #include "layers/models/zoo.h"
-#include "tests/archive_files.h"
 #include "tests/ghosts.h"
 #include "tests/image_files.h"
 #include "tests/program.h"
+#include "tests/tar.h"
 #include "tests/training_log.h"
 
 namespace laconic {

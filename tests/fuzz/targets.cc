@@ -28,7 +28,7 @@
 #include "core/base/json.h"
 #include "core/state.h"
 #include "core/weights_file.h"
-#include "data/archive_reader.h"
+#include "data/archive_file.h"
 #include "data/bpe.h"
 #include "data/image_dataset.h"
 #include "data/image_pack.h"
