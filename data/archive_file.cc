@@ -1,9 +1,5 @@
 // By libarchive. A file is read by what reads a whole archive, begun at that file's header.
-<<<<<<<< HEAD:data/archive_reader.cc
-#include "data/archive_reader.h"
-========
 #include "data/archive_file.h"
->>>>>>>> f-archives:data/archive_file.cc
 
 #include <archive.h>
 #include <archive_entry.h>

@@ -1,10 +1,6 @@
 // For builds without libarchive.
 #include "core/base/error.h"
-<<<<<<<< HEAD:data/archive_reader_absent.cc
-#include "data/archive_reader.h"
-========
 #include "data/archive_file.h"
->>>>>>>> f-archives:data/archive_file_absent.cc
 
 namespace laconic {
 
