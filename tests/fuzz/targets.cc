@@ -58,8 +58,8 @@
 #include "layers/models/gpt_config.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
-#include "tests/archive_files.h"
 #include "tests/scripted_ranks.h"
+#include "tests/tar.h"
 #include "tests/temp_folder.h"
 
 namespace laconic {
