@@ -236,7 +236,7 @@ void Archive::read(std::size_t i, std::vector<std::uint8_t>& bytes) const {
   }
   std::uint8_t rest;
   require<DataError>(same && stream.read(&rest, 1) == 0, name,
-                     " is not as long as it was. Is something else writing the archive?");
+                     " is not as long as its header said. The archive is damaged, or something else writes it.");
 }
 
 }  // namespace laconic

@@ -295,7 +295,7 @@ TEST_F(ImageArchive, ChangesUnderAReaderAreFound) {
   std::filesystem::resize_file(path, 2048);
   expect_error<DataError>([&] { text_of_image(*source, 0); }, {"x.tar", "became shorter while it was read"});
   written("x.tar", Tar().add("a/1.jpg", std::string(5000, 'x')).add("c/1.jpg", std::string(7000, 'x')).bytes());
-  expect_error<DataError>([&] { text_of_image(*source, 0); }, {"a/1.jpg is not as long as it was"});
+  expect_error<DataError>([&] { text_of_image(*source, 0); }, {"a/1.jpg is not as long as its header said"});
 }
 
 TEST_F(ImageArchive, WhatIsNoArchiveOfItsNameIsRefused) {
