@@ -7,6 +7,7 @@
 #include <limits>
 #include <span>
 
+#include "apps/common/terminal.h"
 #include "apps/common/text.h"
 #include "apps/launch/child_process.h"
 #include "core/base/json.h"

@@ -15,6 +15,7 @@
 #include "apps/programs.h"
 #include "apps/training/options.h"
 #include "apps/common/machine.h"
+#include "apps/common/terminal.h"
 #include "apps/common/text.h"
 #include "core/base/parse.h"
 #include "core/base/processor.h"
