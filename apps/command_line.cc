@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "apps/common/terminal.h"
 #include "apps/common/text.h"
 
 namespace laconic {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/common/terminal.h"
 #include "apps/common/tools.h"
 #include "apps/compare/compare.h"
 #include "apps/launch/launch.h"

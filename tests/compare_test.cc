@@ -15,6 +15,7 @@
 #include "apps/compare/learning.h"
 #include "apps/compare/table.h"
 #include "apps/common/result_table.h"
+#include "apps/common/statistics.h"
 #include "apps/common/text.h"
 #include "core/base/error.h"
 #include "dist/trainer/layer_stopwatch.h"

@@ -9,7 +9,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <regex>
 #include <set>
 #include <sstream>
 
@@ -19,6 +18,7 @@
 #include "core/stream.h"
 #include "tests/cuda_devices.h"
 #include "tests/fake_mpirun.h"
+#include "tests/patterns.h"
 #include "tests/program.h"
 #include "tests/training_log.h"
 
@@ -376,8 +376,9 @@ TEST(EndToEnd, RecomputedActivationsTakeLessMemoryAndTrainToTheSameBits) {
   const std::string command = "cifar10 --model resnet20 --data synthetic:20,10 --batch 4 --workers 2 --threads 1 ";
   const auto activations = [&](const std::string& more) {
     const std::string out = run(command + "--dry-run " + more).out;
-    std::smatch found;  // "activations 36.1 MiB", "activations (recomputed in backward) 12.0 MiB"
-    return std::regex_search(out, found, std::regex(R"(activations [^0-9]*([0-9.]+) MiB)")) ? std::stod(found[1]) : 0.0;
+    // "activations 36.1 MiB", "activations (recomputed in backward) 12.0 MiB"
+    const auto found = found_in(out, R"(activations [^0-9]*([0-9.]+) MiB)");
+    return found.empty() ? 0.0 : std::stod(found[0][1]);
   };
   EXPECT_GT(activations("--checkpoint-activations"), 0);
   EXPECT_LT(activations("--checkpoint-activations"), 0.6 * activations(""));

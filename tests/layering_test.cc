@@ -4,9 +4,10 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <regex>
 #include <set>
 #include <string>
+
+#include "tests/patterns.h"
 
 namespace laconic {
 namespace {
@@ -40,7 +41,7 @@ bool is_source(const fs::path& file) {
 }
 
 TEST(Layering, NoFolderIncludesOneAboveIt) {
-  const std::regex include(R"re(^\s*#\s*include\s*["<]([^">]+)[">])re");
+  const std::string include = R"re(^\s*#\s*include\s*["<]([^">]+)[">])re";
   const fs::path root = LACONIC_SOURCE;
   int includes = 0;
   for (const char* top : {"core", "layers", "optim", "data", "compress", "dist", "apps"}) {
@@ -54,13 +55,13 @@ TEST(Layering, NoFolderIncludesOneAboveIt) {
       for (std::string line; std::getline(in, line);) {
         ++number;
         if (line.find("include") == line.npos) continue;
-        std::smatch match;
-        if (!std::regex_search(line, match, include)) continue;
-        const std::string used = folder_of(match[1].str());
+        const auto match = found_in(line, include);
+        if (match.empty()) continue;
+        const std::string path = match[0][1], used = folder_of(path);
         if (used.empty()) continue;
         ++includes;
-        EXPECT_TRUE(allowed.count(used)) << file << ":" << number << " includes " << match[1].str() << ", but "
-                                         << folder_of(file) << " may not use " << used;
+        EXPECT_TRUE(allowed.count(used)) << file << ":" << number << " includes " << path << ", but " << folder_of(file)
+                                         << " may not use " << used;
       }
     }
   }
@@ -71,9 +72,9 @@ TEST(Layering, NoFolderIncludesOneAboveIt) {
 /// no kernel: it says how a loop is compiled. What is in a folder's own cuda/ is made with core's tools to
 /// launch and time kernels.)
 TEST(Layering, OnlyCoreIncludesKernels) {
-  const std::regex include(R"re(^\s*#\s*include\s*["<](core/cpu/(?!simd\.h)|core/cuda/|core/kernels/|dnnl|oneapi/))re");
-  const std::regex tools(
-      R"re(^\s*#\s*include\s*"core/cuda/(launch\.cuh|runtime\.h|device\.h|libraries\.h)")re");
+  const std::string include =
+      R"re(^\s*#\s*include\s*["<](core/cpu/(?!simd\.h)|core/cuda/|core/kernels/|dnnl|oneapi/))re";
+  const std::string tools = R"re(^\s*#\s*include\s*"core/cuda/(launch\.cuh|runtime\.h|device\.h|libraries\.h)")re";
   const fs::path root = LACONIC_SOURCE;
   for (const char* top : {"layers", "optim", "data", "compress", "dist", "apps"}) {
     if (!fs::exists(root / top)) continue;
@@ -82,8 +83,8 @@ TEST(Layering, OnlyCoreIncludesKernels) {
       const bool of_cuda = entry.path().parent_path().filename() == "cuda";
       std::ifstream in(entry.path());
       for (std::string line; std::getline(in, line);)
-        EXPECT_TRUE(line.find("include") == line.npos || !std::regex_search(line, include) ||
-                    (of_cuda && std::regex_search(line, tools)))
+        EXPECT_TRUE(line.find("include") == line.npos || found_in(line, include).empty() ||
+                    (of_cuda && !found_in(line, tools).empty()))
             << entry.path() << ": " << line;
     }
   }

@@ -10,13 +10,13 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
-#include <regex>
 
 #include "data/synthetic.h"
 #include "dist/trainer/image_classification.h"
 #include "dist/trainer/trainer.h"
 #include "dist/world.h"
 #include "layers/layers.h"
+#include "tests/patterns.h"
 
 namespace {
 
@@ -94,8 +94,7 @@ Bytes bytes_of(const Training& t, const std::function<std::shared_ptr<Module>()>
     {
       const std::lock_guard lock(one_at_a_time);  // ghosts are counted in one place
       bytes.text = trainer.description();
-      std::smatch found;
-      if (std::regex_search(bytes.text, found, std::regex("memory of a worker: ([0-9.]+) MiB")))
+      for (const auto& found : found_in(bytes.text, "memory of a worker: ([0-9.]+) MiB"))
         bytes.said += std::stod(found[1]) * (1 << 20) / 2;
     }
     const RunSummary summary = trainer.run();

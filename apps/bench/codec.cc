@@ -106,7 +106,7 @@ std::vector<std::unique_ptr<Line>> lines(Device device, const std::vector<std::s
   return all;
 }
 
-/// What is timed of each codec. Each line learns where its contenders begin, behind a copy.
+/// Makes what each codec is timed by, behind a copy. Each line learns where its contenders begin.
 std::vector<Contender> contenders_of(const std::vector<std::unique_ptr<Line>>& lines, Slice<float> in, Slice<float> out,
                                      Slice<float> sum, const std::function<void()>& reset, int rounds) {
   std::vector<Contender> all;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/common/result_table.h"
+#include "apps/common/statistics.h"
 #include "apps/common/text.h"
 #include "apps/common/tools.h"
 #include "apps/launch/child_process.h"

@@ -17,7 +17,7 @@ std::string machine(Device device = kCpu);
 ///   emulated : between threads; nothing: messages go from thread to thread, or are MPI's
 std::string calibrated_here(const std::optional<dist::LinkOptions>& emulated);
 
-/// What stands behind the colon of a file's first line "NAME  : VALUE", as /proc/cpuinfo has them; "": there is none.
+/// Returns VALUE of a file's first line "NAME  : VALUE", as /proc/cpuinfo has them; "" if there is none.
 std::string field_of(const std::string& path, const std::string& name);
 
 /// The name of this machine in its network.

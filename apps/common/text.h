@@ -1,13 +1,9 @@
 #pragma once
-#include <unistd.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "core/base/clock.h"
 
 namespace laconic {
 
@@ -37,9 +33,6 @@ std::string broken(const std::string& text, std::size_t width);
 /// `indent` blanks.
 std::string fitted(const std::string& text, std::size_t width, std::size_t indent);
 
-/// Returns a line of --help, "  HEAD    TEXT" with its end; or several, with the text in the same column, from 0.
-std::string help_line(const std::string& head, const std::string& text, std::size_t column);
-
 /// "A:B" or "A": the first and the last step, from 1. Throws UsageError in the name of `where`.
 std::pair<std::int64_t, std::int64_t> step_range(const std::string& text, const std::string& where);
 
@@ -60,39 +53,5 @@ std::string shell_line(const std::vector<std::string>& words);
 /// The words of a text as a shell would split it: at blanks, with '...', "..." and \ keeping them together.
 /// Throws UsageError in the name of `where` if a quote is not closed.
 std::vector<std::string> shell_words(const std::string& text, const std::string& where);
-
-/// Columns of the terminal that a stream is, standard output or standard error; 0 if it is none, or a dumb one. Under
-/// mpirun standard output is a terminal of mpirun's own. LACONIC_COLUMNS, which `laconic launch` sets, then says
-/// whether the output ends in a terminal; without it the answer is 0. The width is that of the terminal where all was
-/// started, or LACONIC_COLUMNS elsewhere.
-int terminal_columns(int stream = STDOUT_FILENO);
-
-/// No line of --help is longer: 100, or the columns of a narrower terminal, but at least 60.
-std::size_t help_columns();
-
-/// Returns the text with its lines broken at blanks where the terminal is narrower; as it is where there is none.
-std::string for_terminal(const std::string& text);
-
-/// Says on stderr what a tool is doing, a line at a time. A terminal has it redrawn; elsewhere it is said at most
-/// every 20 s.
-class StatusLine {
- public:
-  explicit StatusLine(bool quiet) : quiet_(quiet), columns_(terminal_columns(STDERR_FILENO)) {}
-  ~StatusLine() { clear(); }
-  StatusLine(const StatusLine&) = delete;
-  StatusLine& operator=(const StatusLine&) = delete;
-
-  /// Says what goes on now.
-  void show(const std::string& text);
-  /// Says what has come to its end, in a line that stays.
-  void line(const std::string& text);
-  void clear();
-
- private:
-  bool quiet_;
-  int columns_;
-  std::string shown_;  // the line that is redrawn
-  Clock::time_point said_ = Clock::now();
-};
 
 }  // namespace laconic

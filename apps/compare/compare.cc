@@ -19,6 +19,8 @@
 #include "apps/compare/table.h"
 #include "apps/launch/launch.h"
 #include "apps/common/machine.h"
+#include "apps/common/statistics.h"
+#include "apps/common/terminal.h"
 #include "apps/main.h"
 #include "apps/training/options.h"
 #include "apps/look/report/report.h"

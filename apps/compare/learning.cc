@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "apps/common/result_table.h"
+#include "apps/common/statistics.h"
 #include "apps/common/text.h"
 
 namespace laconic {

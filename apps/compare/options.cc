@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "apps/common/terminal.h"
 #include "apps/compare/compare.h"
 #include "apps/training/options.h"
 #include "apps/common/text.h"

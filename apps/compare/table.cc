@@ -7,6 +7,7 @@
 #include <limits>
 #include <span>
 
+#include "apps/common/terminal.h"
 #include "apps/common/text.h"
 #include "apps/launch/child_process.h"
 #include "core/base/json.h"
@@ -35,7 +36,7 @@ T count(const nlohmann::json& object, const char* key) {
   }
 }
 
-/// What went wrong in one line: our sentence if there is one, else the last words.
+/// Says in one line what went wrong: by our sentence if there is one, else by the last words.
 std::string error_in(const std::string& err, int exit_code) {
   const LastWords last = last_words(err);
   if (last.is_error) return last.text;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/common/result_table.h"
+#include "apps/common/statistics.h"
 #include "apps/look/log_file.h"
 
 namespace laconic {

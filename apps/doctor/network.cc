@@ -151,7 +151,8 @@ class Judgement {
       add(Verdict::broken,
           fmt::format("{} is {} on {}, who do not reach each other there: Open MPI may take it", network.called(),
                       network.name, names(network)),
-          !found_.mca.empty() ? "laconic launch " + join(found_.mca, " ") : "bring the hosts into one network (docs/clusters.md)");
+          !found_.mca.empty() ? "laconic launch " + join(found_.mca, " ")
+                              : "bring the hosts into one network (docs/clusters.md)");
     }
   }
 

@@ -15,6 +15,7 @@
 #include "apps/programs.h"
 #include "apps/training/options.h"
 #include "apps/common/machine.h"
+#include "apps/common/terminal.h"
 #include "apps/common/text.h"
 #include "core/base/parse.h"
 #include "core/base/processor.h"
@@ -216,7 +217,8 @@ LaunchOptions begun_again(const LaunchOptions& options, const std::function<bool
                     " processes have a host (--min-workers): mend it, or let fewer go on");
   const auto save = GivenOptions(options.app_arguments).value("save");
   auto& words = next.app_arguments;
-  if (!save || CheckpointStore::all_in(*save).empty()) {  // it begins as it did, over what a first save has left that was cut off
+  // Without a checkpoint it begins as it did, over what a first save has left that was cut off.
+  if (!save || CheckpointStore::all_in(*save).empty()) {
     if (save && std::ranges::find(words, "--overwrite") == words.end()) words.emplace_back("--overwrite");
     return next;
   }

@@ -7,6 +7,7 @@
 
 #include "apps/bench/layers.h"
 #include "apps/common/result_table.h"
+#include "apps/common/statistics.h"
 #include "apps/common/text.h"
 #include "apps/common/tools.h"
 #include "apps/look/log_file.h"

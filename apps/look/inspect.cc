@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "apps/bench/published_selectors.h"
-#include "apps/common/result_table.h"
+#include "apps/common/statistics.h"
 #include "apps/common/text.h"
 #include "apps/common/tools.h"
 #include "apps/common/values.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/common/result_table.h"
+#include "apps/common/statistics.h"
 #include "dist/trainer/report.h"
 
 namespace laconic {

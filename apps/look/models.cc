@@ -6,6 +6,7 @@
 #include <span>
 
 #include "apps/common/result_table.h"
+#include "apps/common/terminal.h"
 #include "apps/common/text.h"
 #include "apps/common/tools.h"
 #include "data/input_file.h"

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <limits>
 
+#include "apps/common/terminal.h"
 #include "apps/common/tools.h"
 #include "apps/common/text.h"
 #include "core/base/error.h"

@@ -9,7 +9,7 @@ void listen_to_interrupts();
 void end_in_order(bool yes);
 /// Whether this process was asked for an orderly end.
 bool interrupt_came();
-/// What this process got; SIGINT where another rank was interrupted.
+/// Returns the signal that this process got; SIGINT if another rank was interrupted.
 int interrupting_signal();
 
 }  // namespace laconic

@@ -99,8 +99,8 @@ void add_settings(Settings& settings, TrainOptions& options, const Program& prog
 /// What a trainer is told of them; what depends on the machine and the run is the caller's.
 TrainerOptions trainer_options(const TrainOptions& options);
 
-/// What the words of a training program's command line give, and the file of options that they name, for whoever starts
-/// the program. Settings of the program's own are passed over, and so is a file that it will refuse.
+/// Reads what the words of a training program's command line give, and the file of options that they name, for another
+/// program that starts it. Settings of the program's own are passed over, and so is a file that it will refuse.
 class GivenOptions {
  public:
   explicit GivenOptions(const std::vector<std::string>& words);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/common/result_table.h"
+#include "apps/common/terminal.h"
 #include "apps/common/text.h"
 #include "core/base/clock.h"
 #include "core/base/cores.h"

@@ -6,6 +6,7 @@
 
 #include "apps/common/machine.h"
 #include "apps/common/result_table.h"
+#include "apps/common/statistics.h"
 #include "apps/common/text.h"
 #include "apps/launch/mpirun.h"
 #include "apps/look/json_log.h"

@@ -12,6 +12,7 @@
 #include "tests/chaos/faults.h"
 #include "apps/launch/launch.h"
 #include "apps/common/result_table.h"
+#include "apps/common/statistics.h"
 #include "apps/common/tools.h"
 #include "apps/common/text.h"
 #include "apps/main.h"

@@ -13,7 +13,6 @@
 #include <fstream>
 #include <map>
 #include <optional>
-#include <regex>
 #include <sstream>
 #include <thread>
 
@@ -22,6 +21,7 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "dist/trainer/checkpoint.h"
+#include "tests/patterns.h"
 
 namespace laconic {
 namespace {
@@ -201,10 +201,9 @@ std::optional<std::string> rank_of(pid_t pid) {
 
 /// The rank that a sentence names as lost; nothing where none does.
 std::optional<std::string> named_rank(const std::string& said) {
-  static const std::regex lost("no sign of life from rank ([0-9]+)|rank ([0-9]+) was ended by signal 9");
-  std::smatch found;
-  if (!std::regex_search(said, found, lost)) return std::nullopt;
-  return found[1].matched ? found[1].str() : found[2].str();
+  const auto found = found_in(said, "no sign of life from rank ([0-9]+)|rank ([0-9]+) was ended by signal 9");
+  if (found.empty()) return std::nullopt;
+  return found[0][1] + found[0][2];
 }
 
 /// Says what is wrong with the way in which the struck run ended, or "".

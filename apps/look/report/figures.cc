@@ -121,7 +121,8 @@ Json buckets_of(const nlohmann::json& plan) {
   for (const nlohmann::json& b : plan["buckets"]) {
     if (!b.is_object()) continue;
     Json line = {
-        {"bucket", text_field(b, "bucket")}, {"choice", text_field(b, "choice")}, {"runner_up", text_field(b, "runner_up")}};
+        {"bucket", text_field(b, "bucket")}, {"choice", text_field(b, "choice")},
+        {"runner_up", text_field(b, "runner_up")}};
     for (const char* figure : {"bytes", "ready_ms", "needed_ms", "waits_ms", "behind_ms"})
       line[figure] = number_or_null(b, figure);
     all.push_back(std::move(line));
@@ -170,7 +171,8 @@ Json gradients_of(const LogFile& log) {
       Json counts = Json::array();
       for (const nlohmann::json& count : g["counts"]) counts.push_back(count.is_number() ? count.get<double>() : 0);
       parameters.push_back(
-          {text_field(g, "parameter"), number_field(g, "zeros").value_or(0), number_field(g, "lowest").value_or(0), std::move(counts)});
+          {text_field(g, "parameter"), number_field(g, "zeros").value_or(0), number_field(g, "lowest").value_or(0),
+           std::move(counts)});
     }
     if (!parameters.empty()) all.push_back({{"step", step}, {"parameters", std::move(parameters)}});
   }

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/common/result_table.h"
+#include "apps/common/statistics.h"
 
 namespace laconic {
 

@@ -18,7 +18,8 @@ namespace laconic::dist {
 class ResidualTensor {
  public:
   /// velocity (undefined without momentum) and residual: laid out like the arena; this parameter's part is used.
-  /// facts : the seed of a selector that draws, and the network's rate.   `options` outlive it.   throws UsageError for 2^32 elements or more
+  /// facts : the seed of a selector that draws, and the network's rate.   `options` outlive it.
+  /// throws UsageError for 2^32 elements or more
   ResidualTensor(const Parameter& parameter, Choice choice, const SparseOptions& options, const TrainingFacts& facts,
                  const compress::MomentumRule& rule, const Tensor& velocity, const Tensor& residual);
 

@@ -1,4 +1,4 @@
-// What each lab has to fill in, checked, and what it costs.
+// This file checks what each lab has to fill in, and says what it costs.
 #include <laconic/core/base/random.h>
 
 #include <algorithm>
