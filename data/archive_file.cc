@@ -16,28 +16,30 @@
 #include "core/base/error.h"
 #include "data/image_codec.h"
 #include "data/input_file.h"
+#include "data/zip_directory.h"
 
 namespace laconic {
 
 /// The bytes of an archive: of its file, or in memory where gzip packed them.
 class ArchiveBytes {
  public:
-  ArchiveBytes(const std::string& path, bool stays_open) : path_(path) {
+  ArchiveBytes(const std::string& path, bool stays_open, std::uint64_t most_unpacked) : path_(path) {
     auto file = std::make_unique<RandomAccessFile>(path);
     size_ = file->size();
     std::uint8_t magic[2] = {};
     if (size_ >= sizeof magic) file->read(0, sizeof magic, magic);
     if (magic[0] == 0x1F && magic[1] == 0x8B) {  // zlib compares gzip's checksum, libarchive does not
-      unpacked_ = InputFile(path).read(Archive::kMostUnpacked + 1);
+      unpacked_ = InputFile(path).read(most_unpacked + 1);
       size_ = unpacked_.size(), in_memory_ = true;
-      require<DataError>(size_ <= Archive::kMostUnpacked, path, " has more than ", grouped(Archive::kMostUnpacked),
-                         " bytes when it is unpacked, which would lie in memory. Unpack it first: gunzip ", path, ".");
+      require<DataError>(size_ <= most_unpacked, path, ", unpacked, would lie in memory, where archives may take ",
+                         grouped(Archive::kMostUnpacked), " bytes together. Unpack it first: gunzip ", path, ".");
     } else if (stays_open) {
       file_ = std::move(file);
     }
   }
 
   std::uint64_t size() const { return size_; }
+  bool in_memory() const { return in_memory_; }
   /// Bytes from a place on, at most `most`, in memory of ours or in `buffer`.
   std::span<const std::uint8_t> read(std::uint64_t at, std::uint64_t most, std::vector<std::uint8_t>& buffer) const {
     const std::uint64_t bytes = std::min(most, size_ - std::min(at, size_));
@@ -84,7 +86,7 @@ class ArchiveStream {
   /// Goes to the next file's header. False: there is none.
   bool next() {
     const int code = archive_read_next_header(get(), &entry_);
-    check(code, ARCHIVE_WARN);
+    check(code == ARCHIVE_RETRY ? ARCHIVE_FAILED : code, ARCHIVE_WARN);  // RETRY: a header that is none
     return code != ARCHIVE_EOF;
   }
   /// The next bytes of the file, 0 at its end, where a zip's checksum is compared.
@@ -180,14 +182,18 @@ void Archive::add(std::string_view name, std::uint64_t position, std::uint64_t b
   entries_.push_back({names_.size(), position, bytes});
 }
 
-Archive::Archive(const std::string& path, bool stays_open)
-    : path_(path), contents_(std::make_unique<ArchiveBytes>(path, stays_open)) {
+std::uint64_t Archive::bytes_in_memory() const { return contents_->in_memory() ? contents_->size() : 0; }
+
+Archive::Archive(const std::string& path, bool stays_open, std::uint64_t most_unpacked)
+    : path_(path), contents_(std::make_unique<ArchiveBytes>(path, stays_open, most_unpacked)) {
   constexpr std::uint64_t kBlock = 4096;  // headers are far apart
   const Utf8Names in_utf8;
   ArchiveStream stream(*contents_, path_, 0, kBlock);
   std::vector<std::pair<std::size_t, std::string>> links;  // of tar: files that are others under a second name
-  while (stream.next()) {
+  std::uint64_t headers = 0;
+  for (; stream.next(); ++headers) {
     archive_entry* const e = stream.entry();
+    require<DataError>(!archive_entry_is_encrypted(e), path, " is encrypted. Give one that is not.");
     const std::string name = name_inside(archive_entry_pathname(e), path);
     if (const char* const same = archive_entry_hardlink(e)) {
       links.emplace_back(size(), name_inside(same, path));
@@ -201,11 +207,20 @@ Archive::Archive(const std::string& path, bool stays_open)
     add(name, position,
         archive_entry_size_is_set(e) ? static_cast<std::uint64_t>(archive_entry_size(e)) : bytes_left(stream));
   }
+  const int format = archive_format(stream.get()) & ARCHIVE_FORMAT_BASE_MASK;
+  // Where a header is damaged, libarchive looks for the next one and says nothing.
+  if (format == ARCHIVE_FORMAT_ZIP && !contents_->in_memory()) {
+    const std::uint64_t told =
+        zip_directory_of(RandomAccessFile(path), " has no directory at its end. The download was cut; fetch it again.")
+            .entries;
+    require<DataError>(headers == told, path, " has ", grouped(headers),
+                       " files and folders where its directory tells of ", grouped(told),
+                       ". It is damaged; fetch or write it again.");
+  }
   // An archive that was cut between two files lacks the zeros at its end.
   constexpr std::uint64_t kZeros = 512;
-  const bool tar = (archive_format(stream.get()) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_TAR;
-  require<DataError>(!tar || stream.position() + kZeros <= contents_->size(), path, " has no end of a tar behind its ",
-                     size(), " files. The download was cut; fetch it again.");
+  require<DataError>(format != ARCHIVE_FORMAT_TAR || stream.position() + kZeros <= contents_->size(), path,
+                     " has no end of a tar behind its ", size(), " files. The download was cut; fetch it again.");
   if (links.empty()) return;
   std::unordered_map<std::string_view, std::size_t> places;
   for (std::size_t i = 0, link = 0; i < size(); ++i) {

@@ -17,14 +17,16 @@ class Archive {
   static constexpr std::uint64_t kMostUnpacked = std::uint64_t{1} << 31;  ///< bytes that are kept in memory
 
   /// stays_open : else the file is opened for each read
-  /// throws DataError: it is no such archive, is cut or damaged, holds a link or a name that leads out of it, or would
-  /// take more memory than kMostUnpacked; this build has no libarchive
-  explicit Archive(const std::string& path, bool stays_open = true);
+  /// most_unpacked : bytes that it may keep in memory
+  /// throws DataError: it is no such archive, is cut, damaged or encrypted, holds a link or a name that leads out of
+  /// it, lacks a file that a zip's directory tells of, or would take more memory; this build has no libarchive
+  explicit Archive(const std::string& path, bool stays_open = true, std::uint64_t most_unpacked = kMostUnpacked);
   ~Archive();
   Archive(const Archive&) = delete;
   Archive& operator=(const Archive&) = delete;
 
   const std::string& path() const { return path_; }
+  std::uint64_t bytes_in_memory() const;
   std::size_t size() const { return entries_.size(); }  ///< files, without folders
   std::string_view name(std::size_t i) const {          ///< its path in the archive, in UTF-8, without "." and ".."
     const std::size_t begin = i == 0 ? 0 : entries_[i - 1].name_end;

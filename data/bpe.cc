@@ -199,10 +199,13 @@ void BytePairs::encode_around(std::size_t pass, std::string_view text, std::vect
                               Seen& seen) const {
   if (pass == whole_.size()) return encode_words(text, tokens, seen);
   std::size_t begin = 0;  // of what is still to be encoded
+  std::array<std::vector<std::int32_t>, 256> by_first_byte;
+  for (const std::int32_t number : whole_[pass])
+    by_first_byte[static_cast<std::uint8_t>(token(number)[0])].push_back(number);
   if (!whole_[pass].empty())
     for (std::size_t i = 0; i < text.size();) {
       std::int32_t longest = -1;
-      for (const std::int32_t number : whole_[pass])
+      for (const std::int32_t number : by_first_byte[static_cast<std::uint8_t>(text[i])])
         if (text.substr(i).starts_with(token(number)) && (longest < 0 || token(number).size() > token(longest).size()))
           longest = number;
       if (longest < 0) {

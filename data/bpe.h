@@ -44,15 +44,14 @@ class BytePairs {
   ///   encoder.json, vocab.bpe  GPT-2's alphabet (data/bpe_alphabet.h). Tokens that no merge makes, as <|endoftext|>,
   ///                            have numbers, and encode() never gives them
   ///   NAME.tiktoken            tiktoken's: a token's bytes in base 64 and its number a line. <|endoftext|> has the
-  ///   number
-  ///                            that is left out, or the one behind the last, and encode() never gives it
+  ///                            number that is left out, or the one behind the last, and encode() never gives it
   ///   path : such a folder, a tokenizer.json or a .tiktoken
   /// throws DataError, naming the file and, where it has lines, the line: missing, damaged, a number twice or left out,
   ///        a byte that has no token, a merge of tokens that there are not, or that comes twice; or texts are cut
   ///        otherwise: by what tokenizer.json says, or as a merge shows whose token is not within one word_bytes()
   static BytePairs load(const std::string& path);
-  /// Writes vocab.json and merges.txt; each appears complete or not at all. Makes the folder if need be.   throws
-  /// DataError
+  /// Writes vocab.json, merges.txt and a tokenizer.json that says the same and which tokens are found whole. Each
+  /// appears complete or not at all. Makes the folder if need be.   throws DataError
   void save(const std::string& folder) const;
 
   std::int32_t size() const { return static_cast<std::int32_t>(tokens_.size()); }

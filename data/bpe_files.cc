@@ -88,8 +88,20 @@ namespace {
 
 constexpr char kMergesHeader[] = "#version", kBehind[] = "<|endoftext|>";
 
+/// Throws DataError if there are tokens beside a vocabulary that it lacks.
+void require_no_more_tokens(const std::string& folder, const nlohmann::json& vocabulary) {
+  const std::string file = find_file({folder}, {"added_tokens.json"});
+  if (file.empty()) return;
+  for (const auto& [token, number] : json_of_file(file).items())
+    require<DataError>(vocabulary.contains(token), file, ": the token '", token,
+                       "' is beside the vocabulary, and is not followed there. Save the tokenizer as one "
+                       "tokenizer.json, as transformers' fast tokenizers do.");
+}
+
 BytePairs pairs_of_two_files(const std::string& vocabulary, const std::string& merges) {
-  PairsReader reader(token_list(json_of_file(vocabulary), {}, vocabulary), vocabulary);
+  const nlohmann::json numbers = json_of_file(vocabulary);
+  PairsReader reader(token_list(numbers, {}, vocabulary), vocabulary);
+  require_no_more_tokens(fs::path(vocabulary).parent_path().string(), numbers);
   std::istringstream lines(read_text(merges));
   std::size_t number = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -188,7 +200,9 @@ BytePairs BytePairs::load(const std::string& path) {
                      " does not exist. Give a folder with a tokenizer's files, or one of them (`tokens`).");
   if (!fs::is_directory(path, error)) {
     if (path.ends_with(".tiktoken")) return pairs_of_tiktoken(path);
-    require<DataError>(read_text(path, 1) == "{", path,
+    const std::string start = read_text(path, 64);
+    const std::size_t first = start.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+    require<DataError>(first != std::string::npos && start[first] == '{', path,
                        " is neither a tokenizer.json nor a .tiktoken. Give one of them, or the folder of vocab.json "
                        "and merges.txt (`tokens`).");
     return pairs_of_json(path);
@@ -203,7 +217,7 @@ BytePairs BytePairs::load(const std::string& path) {
   if (const std::string file = tiktoken_in(path); !file.empty()) return pairs_of_tiktoken(file);
   const bool pieces = fs::exists(fs::path(path) / "tokenizer.model", error);
   throw DataError(concat(path,
-                         pieces ? " has a tokenizer.model, SentencePiece's, which is not followed. "
+                         pieces ? " has a tokenizer.model, which is not followed. "
                                 : " has no tokenizer: no tokenizer.json, vocab.json with merges.txt, encoder.json "
                                   "with vocab.bpe or NAME.tiktoken. ",
                          kTakeGpt2s));
@@ -215,6 +229,7 @@ void BytePairs::save(const std::string& folder) const {
   require<DataError>(!error, folder, " cannot be made: ", error.message(), ". Check the path and its permissions.");
   AtomicFile vocabulary((fs::path(folder) / "vocab.json").string());
   AtomicFile merges((fs::path(folder) / "merges.txt").string());
+  AtomicFile json((fs::path(folder) / "tokenizer.json").string());
   std::string text;
   for (std::int32_t i = 0; i < size(); ++i)
     text += concat(i > 0 ? ", " : "{", nlohmann::json(spelled_in_alphabet(token(i))).dump(), ": ", i);
@@ -223,8 +238,10 @@ void BytePairs::save(const std::string& folder) const {
   for (const auto& [left, right] : merges_)
     text += concat(spelled_in_alphabet(token(left)), " ", spelled_in_alphabet(token(right)), "\n");
   merges.write(text);
+  json.write(tokenizer_json_of({tokens_, whole_}, merges_));
   vocabulary.commit();
   merges.commit();
+  json.commit();
 }
 
 }  // namespace laconic

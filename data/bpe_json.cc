@@ -18,7 +18,9 @@ using nlohmann::json;
 /// Patterns by which tokenizers cut texts.
 constexpr std::string_view kGpt2Patterns[] = {
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
-    R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"};  // as tiktoken has it
+    // As tiktoken has it, before and since it says where nothing is tried again.
+    R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
+    R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s)"};
 constexpr std::pair<std::string_view, const char*> kOtherPatterns[] = {
     {R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)", "Llama 3's, which is GPT-4's"},
     {R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)", "Qwen's"}};
@@ -78,7 +80,9 @@ void require_gpt2_words(const std::string& file, const json& pre_tokenizer) {
 }
 
 void require_plain_model(const std::string& file, const json& model) {
-  if (type_of(model) != "BPE") not_followed(file, "its model is " + type_of(model));
+  // Files of 2020 name no type where there are merges.
+  const bool untyped = member(model, "type").is_null() && member(model, "merges").is_array();
+  if (!untyped && type_of(model) != "BPE") not_followed(file, "its model is " + type_of(model));
   for (const char* const mark : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (const json value = member(model, mark); !value.is_null() && value != json(""))
       not_followed(
@@ -172,6 +176,53 @@ TokenizerJson tokenizer_json(const std::string& path) {
       read.merges.emplace_back(line.substr(0, blank), line.substr(blank + 1));
   }
   return read;
+}
+
+std::string tokenizer_json_of(const TokenList& list, const std::vector<std::pair<std::int32_t, std::int32_t>>& merges) {
+  using nlohmann::ordered_json;
+  const auto token = [&](std::int32_t number) -> const std::string& {
+    return list.tokens[static_cast<std::size_t>(number)];
+  };
+  std::map<std::int32_t, std::size_t> pass_of;  // of tokens that are found whole
+  for (std::size_t pass = 0; pass < list.whole.size(); ++pass)
+    for (const std::int32_t number : list.whole[pass]) pass_of[number] = pass;
+  ordered_json added = ordered_json::array(), pairs = ordered_json::array();
+  for (const auto& [number, pass] : pass_of)
+    added.push_back({{"id", number},
+                     {"content", token(number)},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", pass == 1},
+                     {"special", pass == 0}});
+  ordered_json::object_t vocabulary;  // its own insert looks through all that is there
+  for (std::int32_t i = 0; i < std::ssize(list.tokens); ++i)
+    vocabulary.push_back({pass_of.contains(i) ? token(i) : spelled_in_alphabet(token(i)), i});
+  for (const auto& [left, right] : merges)
+    pairs.push_back({spelled_in_alphabet(token(left)), spelled_in_alphabet(token(right))});
+  const ordered_json bytes{
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  return ordered_json{{"version", "1.0"},
+                      {"truncation", nullptr},
+                      {"padding", nullptr},
+                      {"added_tokens", added},
+                      {"normalizer", nullptr},
+                      {"pre_tokenizer", bytes},
+                      {"post_processor", nullptr},
+                      {"decoder", bytes},
+                      {"model",
+                       {{"type", "BPE"},
+                        {"dropout", nullptr},
+                        {"unk_token", nullptr},
+                        {"continuing_subword_prefix", nullptr},
+                        {"end_of_word_suffix", nullptr},
+                        {"fuse_unk", false},
+                        {"byte_fallback", false},
+                        {"ignore_merges", false},
+                        {"vocab", vocabulary},
+                        {"merges", pairs}}}}
+             .dump(1) +
+         "\n";
 }
 
 }  // namespace laconic

@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -34,5 +35,7 @@ struct TokenizerJson {
 };
 /// throws DataError: damaged, or it has a model, a normalizer or a pre_tokenizer that is not followed, which is named
 TokenizerJson tokenizer_json(const std::string& path);
+/// The text of such a file.   merges : the numbers of both tokens of each pair
+std::string tokenizer_json_of(const TokenList& list, const std::vector<std::pair<std::int32_t, std::int32_t>>& merges);
 
 }  // namespace laconic

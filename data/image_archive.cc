@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <tuple>
 
 #include "core/base/error.h"
@@ -188,10 +189,15 @@ Listing samples_in(const std::string& where, const Archives& archives) {
   const auto files = std::make_shared<ArchivedImages>(archives);
   for (std::size_t a = 0; a < archives.size(); ++a) {
     const Archive& archive = *archives[a];
-    for (std::size_t i = 0; i < archive.size();) {
-      const std::string_view key = key_and_field(archive.name(i)).first;
+    std::vector<std::size_t> with_field;  // the others, as those of macOS between two of a sample, do not count
+    for (std::size_t i = 0; i < archive.size(); ++i)
+      if (!key_and_field(archive.name(i)).second.empty()) with_field.push_back(i);
+    std::set<std::string_view> keys;
+    for (auto at = with_field.begin(); at != with_field.end();) {
+      const std::string_view key = key_and_field(archive.name(*at)).first;
       std::optional<std::size_t> image, label;
-      for (; i < archive.size() && key_and_field(archive.name(i)).first == key; ++i) {
+      for (; at != with_field.end() && key_and_field(archive.name(*at)).first == key; ++at) {
+        const std::size_t i = *at;
         const std::string field(key_and_field(archive.name(i)).second);
         const bool labels = field == "cls";
         if (!labels && (field.find('.') != std::string::npos || !is_image("x." + field))) continue;
@@ -204,6 +210,7 @@ Listing samples_in(const std::string& where, const Archives& archives) {
       require<DataError>(image && label, archive.full_name(image ? *image : *label), " has no ",
                          image ? "label (.cls)" : "image (.jpg, .jpeg, .png, .ppm)",
                          " beside it. Write what belongs to a sample one behind the other.");
+      require<DataError>(keys.insert(key).second, archive.full_name(*image), " is there twice. Write it again.");
       files->add({static_cast<std::uint32_t>(a), static_cast<std::uint32_t>(*image)}, label_in(archive, *label));
     }
   }
@@ -211,13 +218,37 @@ Listing samples_in(const std::string& where, const Archives& archives) {
   return {where, files, {}};
 }
 
+/// Throws DataError where images have a text or JSON of the same name beside them and no label, as in WebDataset's
+/// archives of captions.
+void require_labels(const Archives& archives) {
+  for (const auto& archive : archives) {
+    std::set<std::string_view> images;
+    std::optional<std::size_t> other;
+    for (std::size_t i = 0; i < archive->size(); ++i)
+      if (key_and_field(archive->name(i)).second == "cls") return;
+    for (std::size_t i = 0; i < archive->size(); ++i)
+      if (is_image(archive->name(i))) images.insert(key_and_field(archive->name(i)).first);
+    for (std::size_t i = 0; i < archive->size() && !other; ++i)
+      if (const auto [key, field] = key_and_field(archive->name(i)); field == "json" || field == "txt")
+        if (images.contains(key)) other = i;
+    require<DataError>(
+        !other, other ? archive->full_name(*other) : "",
+        " lies beside an image that has no label: labels are read from KEY.cls alone, the class's number "
+        "in digits. Write one for each image.");
+  }
+}
+
 }  // namespace
 
 ArchivedPhotos open_archives(const std::vector<std::string>& paths) {
   constexpr std::size_t kMostOpen = 256;  // a process may have a thousand descriptors
   Archives archives;
-  for (const std::string& path : paths)
-    archives.push_back(std::make_shared<const Archive>(path, paths.size() <= kMostOpen));
+  std::uint64_t left = Archive::kMostUnpacked;
+  for (const std::string& path : paths) {
+    archives.push_back(std::make_shared<const Archive>(path, paths.size() <= kMostOpen, left));
+    left -= archives.back()->bytes_in_memory();
+  }
+  require_labels(archives);
   const std::string where = paths.size() == 1 ? paths[0] : concat(paths[0], " to ", paths.back());
   for (const auto& archive : archives)
     for (std::size_t i = 0; i < archive->size(); ++i)

@@ -11,70 +11,17 @@
 #include "core/base/error.h"
 #include "core/base/parse.h"
 #include "data/npy.h"
+#include "data/zip_directory.h"
 
 namespace laconic {
 namespace {
 
 // source: PKWARE, .ZIP File Format Specification 6.3, sections 4.3 and 4.5.3. Numbers are little-endian.
-constexpr std::uint64_t kZipLocal = 0x04034b50, kZipEntry = 0x02014b50, kZipEnd = 0x06054b50, kZip64End = 0x06064b50,
-                        kZip64Locator = 0x07064b50, kIn64Bits = 0xFFFFFFFF;
-constexpr std::size_t kZipLocalBytes = 30, kZipEntryBytes = 46, kZipEndBytes = 22, kZip64EndBytes = 56,
-                      kZip64LocatorBytes = 20;
+constexpr std::uint64_t kZipLocal = 0x04034b50, kZipEntry = 0x02014b50;
+constexpr std::size_t kZipLocalBytes = 30, kZipEntryBytes = 46;
 
-/// Bytes of a zip archive, and numbers in them.
-class ZipBytes {
- public:
-  ZipBytes(const RandomAccessFile& file, std::uint64_t offset, std::uint64_t bytes) : path_(file.path()) {
-    check(bytes <= file.size() && offset <= file.size() - bytes);
-    bytes_.resize(bytes);
-    file.read(offset, bytes, bytes_.data());
-  }
-  std::size_t size() const { return bytes_.size(); }
-  std::uint64_t number(std::size_t at, std::size_t bytes) const {
-    check(bytes <= size() && at <= size() - bytes);
-    std::uint64_t value = 0;
-    for (std::size_t i = bytes; i-- > 0;) value = value << 8 | std::to_integer<std::uint64_t>(bytes_[at + i]);
-    return value;
-  }
-  std::string text(std::size_t at, std::size_t bytes) const {
-    check(bytes <= size() && at <= size() - bytes);
-    return {reinterpret_cast<const char*>(bytes_.data()) + at, bytes};
-  }
-  void check(bool good) const {
-    require<DataError>(good, path_, " has a damaged directory. The download was cut; fetch it again.");
-  }
-
- private:
-  const std::string& path_;
-  std::vector<std::byte> bytes_;
-};
-
-struct ZipDirectory {
-  std::uint64_t offset, bytes, entries;
-};
-
-/// The end of the archive says where its directory is; a comment of up to 65,535 bytes may follow.
-ZipDirectory directory_of(const RandomAccessFile& file) {
-  const ZipBytes tail(file, file.size() - std::min<std::uint64_t>(file.size(), kZipEndBytes + 0xFFFF),
-                      std::min<std::uint64_t>(file.size(), kZipEndBytes + 0xFFFF));
-  std::optional<std::size_t> end;
-  for (std::size_t at = tail.size() < kZipEndBytes ? 0 : tail.size() - kZipEndBytes + 1; at-- > 0 && !end;)
-    if (tail.number(at, 4) == kZipEnd && at + kZipEndBytes + tail.number(at + 20, 2) == tail.size()) end = at;
-  require<DataError>(end.has_value(), file.path(),
-                     " is no .npz file: no directory of a zip archive is at its end. If it was downloaded, it was cut; "
-                     "else save it by numpy.savez.");
-  ZipDirectory d{tail.number(*end + 16, 4), tail.number(*end + 12, 4), tail.number(*end + 10, 2)};
-  const std::uint64_t at = file.size() - tail.size() + *end;
-  if (d.offset != kIn64Bits && d.bytes != kIn64Bits && d.entries != 0xFFFF) return d;
-  if (at < kZip64LocatorBytes) return d;
-  const ZipBytes locator(file, at - kZip64LocatorBytes, kZip64LocatorBytes);
-  if (locator.number(0, 4) != kZip64Locator) return d;
-  const ZipBytes end64(file, locator.number(8, 8), kZip64EndBytes);
-  end64.check(end64.number(0, 4) == kZip64End);
-  return {end64.number(48, 8), end64.number(40, 8), end64.number(32, 8)};
-}
-
-/// The field of an entry that says in 64 bits what 32 cannot hold: of these numbers those that are kIn64Bits, in order.
+/// The field of an entry that says in 64 bits what 32 cannot hold: of these numbers those that are kZipIn64Bits, in
+/// order.
 void widen(const ZipBytes& directory, std::size_t at, std::size_t end, std::initializer_list<std::uint64_t*> numbers) {
   for (std::size_t next; at + 4 <= end; at = next) {
     next = at + 4 + directory.number(at + 2, 2);
@@ -82,7 +29,7 @@ void widen(const ZipBytes& directory, std::size_t at, std::size_t end, std::init
     if (directory.number(at, 2) != 1) continue;
     at += 4;
     for (std::uint64_t* number : numbers) {
-      if (*number != kIn64Bits) continue;
+      if (*number != kZipIn64Bits) continue;
       directory.check(at + 8 <= next);
       *number = directory.number(at, 8);
       at += 8;
@@ -125,7 +72,10 @@ Unpacked inflated(const RandomAccessFile& file, std::uint64_t offset, std::uint6
 NpzFile::NpzFile(const std::string& path) : file_(path) { read_directory(); }
 
 void NpzFile::read_directory() {
-  const ZipDirectory d = directory_of(file_);
+  const ZipDirectory d = zip_directory_of(
+      file_,
+      " is no .npz file: no directory of a zip archive is at its end. If it was downloaded, it was cut; else "
+      "save it by numpy.savez.");
   const ZipBytes directory(file_, d.offset, d.bytes);
   std::uint64_t entries = 0;
   std::size_t at = 0;

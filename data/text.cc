@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/parse.h"
+#include "core/foreign_file.h"
 #include "data/bpe.h"
 #include "data/input_file.h"
 #include "data/text_parts.h"
@@ -43,6 +44,14 @@ void require_no_zero(bool ok, const std::string& path, std::uint64_t line) {
   require<DataError>(ok, path, ", line ", grouped(line),
                      ": a byte 0, which no text has. Convert UTF-16, as with iconv -f UTF-16LE -t UTF-8; if it holds "
                      "numbers of tokens, as nanoGPT's train.bin does, say numbers (`tokens`).");
+}
+
+/// Throws DataError for what was saved in place of a file. HTML under a text's name is a text.
+void require_the_file_itself(const std::string& path) {
+  const std::string start = read_text(path, 64);
+  const bool page = path.ends_with(".bin") && start.find_first_not_of(" \t\r\n") == start.find('<');
+  if (start.starts_with("version https://git-lfs") || (page && start.find('<') != std::string::npos))
+    throw DataError(about_foreign_file(path));
 }
 
 std::array<TokenSequence*, 3> parts_of(TextDataset& data) { return {&data.train, &data.valid, &data.test}; }
@@ -99,7 +108,7 @@ std::string utf8_text(const std::string& path) {
            1;
   };
   const std::size_t zero = text.find('\0'), good = well_formed(text);
-  if (zero < good) require_no_zero(false, path, line_of(zero));
+  if (zero != std::string::npos) require_no_zero(false, path, line_of(zero));
   if (good < text.size()) require_utf8(false, path, line_of(good));
   return text;
 }
@@ -352,6 +361,7 @@ TextDataset load_text(const std::string& path, const Tokens& tokens) {
   require<DataError>(fs::exists(path, error), path,
                      " does not exist. Give a folder with train, valid and test text, or a text file (`data`).");
   const bool is_folder = fs::is_directory(path, error);
+  if (!is_folder) require_the_file_itself(path);
   const bool numbers =
       tokens.kind == Tokens::Kind::numbers || (tokens.kind == Tokens::Kind::pairs && has_token_numbers(path));
   TextDataset data = numbers                              ? load_numbers(path, is_folder, tokens)

@@ -102,7 +102,7 @@ TokenSequence map_token_file(const std::string& path, std::int64_t vocabulary) {
   require<DataError>(!start.starts_with("\x1F\x8B\x08") && !start.starts_with(std::string_view("PK\3\4", 4)), path,
                      " is compressed, and tokens are read in place. Unpack it (`data`).");
   const std::int64_t limit = vocabulary > 0 ? vocabulary : kMostTokens;
-  if (start.starts_with("\x93NUMPY")) return of_npy(file, limit);
+  if (start.starts_with("\x93NUMPY") || path.ends_with(".npy")) return of_npy(file, limit);
   std::array<std::int32_t, 3> head{};
   if (start.size() >= sizeof head) std::memcpy(head.data(), start.data(), sizeof head);
   require<DataError>(std::ranges::find(kOthersOfLlmC, head[0]) == std::end(kOthersOfLlmC), path,

@@ -189,7 +189,10 @@ TEST(Bpe, RefusesNumbersThatThereAreNot) {
 
 class BpeFiles : public ::testing::Test {
  protected:
-  BpeFiles() { BytePairs::train("the cat, the \"cat\\", 260).save(folder_ / "deep/er"); }
+  BpeFiles() {
+    BytePairs::train("the cat, the \"cat\\", 260).save(folder_ / "deep/er");
+    std::filesystem::remove(file("tokenizer.json"));  // which would be taken before the others
+  }
   std::string folder() const { return folder_ / "deep/er"; }
   std::string file(const std::string& name) const { return folder() + "/" + name; }
   void write(const std::string& name, const std::string& text) const {
@@ -220,6 +223,7 @@ TEST_F(BpeFiles, GoOutAndIn) {
   pairs.save(folder());
   EXPECT_EQ(content_of(file("merges.txt")), merges);
   EXPECT_EQ(content_of(file("vocab.json")), vocabulary);
+  EXPECT_EQ(BytePairs::load(file("tokenizer.json")).encode("the cat"), pairs.encode("the cat"));
   EXPECT_EQ(pairs.encode("the cat"), (Numbers{259, 220, 257}));
   folder_.write("file", {});
   EXPECT_THAT(error_of<DataError>([&] { pairs.save(folder_ / "file/x"); }), HasSubstr("cannot be made"));
@@ -236,6 +240,13 @@ TEST_F(BpeFiles, MayHaveTokensThatNoMergeMakesAndMergesThatMakeTheSame) {
   EXPECT_EQ(pairs.token(263), "<|endoftext|>");
   EXPECT_EQ(pairs.decode(pairs.encode("<|endoftext|>")), "<|endoftext|>");
   EXPECT_EQ(pairs.encode("<|endoftext|>").size(), 13u);
+}
+
+TEST_F(BpeFiles, MayHaveNoTokensBesideThem) {
+  write("added_tokens.json", R"({"!": 0})");
+  EXPECT_EQ(BytePairs::load(folder()).size(), 260);
+  write("added_tokens.json", R"({"<|user|>": 260})");
+  EXPECT_THAT(error_of<DataError>([&] { BytePairs::load(folder()); }), HasSubstr("the token '<|user|>' is beside"));
 }
 
 TEST_F(BpeFiles, SayWhatIsWrongWithThem) {

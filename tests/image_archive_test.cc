@@ -254,19 +254,64 @@ TEST_F(ImageArchive, ATarThatIsCutAnywhereIsRefused) {
       2);
 }
 
-TEST_F(ImageArchive, AZipThatIsCutIsRefusedOrStillWhole) {
+TEST_F(ImageArchive, AZipThatIsCutAnywhereIsRefused) {
   for (const char* name : {"python.zip", "python-pipe.zip", "info.zip"}) {
     File whole;
     read_image_file(kGolden + name, whole);
-    const std::string directory = "PK\1\2";  // behind the files: it is not needed
-    const auto end = std::search(whole.begin(), whole.end(), directory.begin(), directory.end());
-    for (std::ptrdiff_t size = 0; size < end - whole.begin(); size += 97)
+    for (std::ptrdiff_t size = 0; size < std::ssize(whole); size += 97)
       expect_error<DataError>(
           [&] {
             open_photos(written("cut.zip", {whole.begin(), whole.begin() + size}));
           },
           {"cut.zip", "fetch it again"});
   }
+}
+
+TEST_F(ImageArchive, AZipOfWhichAFileCannotBeFoundIsRefused) {
+  File whole;
+  read_image_file(kGolden + "python.zip", whole);
+  const std::string_view signature("PK\3\4", 4);
+  const std::string text(whole.begin(), whole.end());
+  int files = 0;
+  for (auto at = text.find(signature); at != std::string::npos; at = text.find(signature, at + 1), ++files) {
+    File bad = whole;
+    bad[at + 2] ^= 1;
+    const std::string path = written("bad.zip", bad);
+    EXPECT_NE(error_of<DataError>([&] { open_photos(path); }), "") << "the signature at " << at;
+  }
+  EXPECT_GT(files, 5);
+}
+
+TEST_F(ImageArchive, ATarThatIsDamagedInTheMiddleIsRefused) {
+  const File picture(700, 1);
+  File bytes = Tar().add("a/1.jpg", picture).add("a/2.jpg", picture).add("b/3.jpg", picture).bytes();
+  std::fill_n(bytes.begin() + 3 * Tar::kBlock, Tar::kBlock, std::uint8_t{0xA5});  // the second header
+  const std::string path = written("bad.tar", bytes);
+  expect_error<DataError>([&] { open_photos(path); }, {"bad.tar cannot be read", "fetch it again"});
+}
+
+TEST_F(ImageArchive, ArchivesTogetherHaveOneLimitOfMemory) {
+  const std::string path = written("x.tar.gz", gzip(Tar().add("a/1.jpg", File(700, 1)).bytes()));
+  const std::uint64_t unpacked = Archive(path).bytes_in_memory();
+  EXPECT_EQ(unpacked, 3 * Tar::kBlock + 2 * Tar::kBlock);
+  EXPECT_NO_THROW(Archive(path, true, unpacked));
+  expect_error<DataError>([&] { Archive(path, true, unpacked - 1); }, {"would lie in memory", "gunzip"});
+}
+
+TEST_F(ImageArchive, FilesOfMacOsBetweenThoseOfASampleDoNotCount) {
+  const std::string path =
+      written("mac.tar", Tar().add("._a.jpg", "x").add("a.jpg", "1").add("._a.cls", "x").add("a.cls", "7").bytes());
+  const PhotoDataset photos = open_photos(path);
+  ASSERT_EQ(photos.train->size(), 1);
+  EXPECT_EQ(photos.train->label(0), 7);
+}
+
+TEST_F(ImageArchive, ImagesWithOtherThingsThanLabelsBesideThemAreRefused) {
+  refused(Tar().add("c/0.jpg", "1").add("c/0.json", "{}").add("c/1.jpg", "1").add("c/1.json", "{}"),
+          {"c/0.json lies beside an image that has no label"});
+  refused(
+      Tar().add("a.jpg", "1").add("a.cls", "0").add("b.jpg", "1").add("b.cls", "0").add("a.jpg", "1").add("a.cls", "0"),
+      {"a.jpg is there twice"});
 }
 
 TEST_F(ImageArchive, ChecksumsOfZipAndGzipAreCompared) {

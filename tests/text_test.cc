@@ -97,6 +97,17 @@ TEST_F(Text, TakesTheNamesThatOtherProgramsUse) {
   EXPECT_THAT(error(folder()), HasSubstr("has the names of two parts"));
 }
 
+TEST_F(Text, IsNotWhatWasSavedInPlaceOfAFile) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n";
+  const auto said = [&](const std::string& name, const std::string& text) {
+    return error_of<DataError>([&] { load_text(write(name, text), Tokens::parse("chars")); });
+  };
+  EXPECT_THAT(said("train.bin", pointer), HasSubstr("git lfs pull"));
+  EXPECT_THAT(said("book.txt", pointer), HasSubstr("git lfs pull"));
+  EXPECT_THAT(said("train.bin", "\n<!DOCTYPE html><html>404</html>"), HasSubstr("is a page of the web"));
+  EXPECT_EQ(said("book.txt", "<html>a page about pages</html>"), "");
+}
+
 TEST_F(Text, SaysWhatAByteOfZeroMayBe) {
   std::string utf16;
   for (const char c : std::string("a text in UTF-16, of which a file is made\n")) utf16 += c, utf16 += '\0';

@@ -46,6 +46,11 @@ TEST(TokenizerFiles, EncodeAsTheProgramsThatWroteThem) {
       EXPECT_EQ(pairs.encode(text), c["tokens"].get<Numbers>()) << text;
       EXPECT_EQ(pairs.decode(pairs.encode(text)), text);
     }
+    const TempFolder saved;
+    pairs.save(saved.path());
+    const BytePairs again = BytePairs::load(saved.path());
+    for (const json& c : tokenizer["cases"])
+      EXPECT_EQ(again.encode(c["text"].get<std::string>()), c["tokens"].get<Numbers>()) << c["text"];
     if (tokenizer["files"].size() == 1) {
       EXPECT_EQ(BytePairs::load(folder / name).encode("the cat"), pairs.encode("the cat"));
     }
@@ -101,6 +106,7 @@ class TokenizerJsonFile : public ::testing::Test {
 
 TEST_F(TokenizerJsonFile, SaysWhatIsNotFollowed) {
   EXPECT_EQ(said([](json&) {}), "");
+  EXPECT_EQ(said([](json& f) { f["model"].erase("type"); }), "");  // as files of 2020
   EXPECT_THAT(said([](json& f) { f["normalizer"] = {{"type", "NFC"}}; }), HasSubstr("its normalizer is NFC"));
   EXPECT_THAT(said([](json& f) { f["pre_tokenizer"] = nullptr; }), HasSubstr("it has no pre_tokenizer"));
   EXPECT_THAT(said([](json& f) { f["pre_tokenizer"]["use_regex"] = false; }), HasSubstr("leaves texts whole"));
@@ -167,7 +173,7 @@ TEST(TokenizerFiles, AreNamedWhereThereAreNone) {
   const TempFolder folder;
   EXPECT_THAT(said_of(folder.path()), HasSubstr("has no tokenizer: no tokenizer.json"));
   write(folder, "tokenizer.model", "x");
-  EXPECT_THAT(said_of(folder.path()), HasSubstr("SentencePiece's"));
+  EXPECT_THAT(said_of(folder.path()), HasSubstr("has a tokenizer.model, which is not followed"));
   EXPECT_THAT(said_of(folder / "tokenizer.model"), HasSubstr("is neither a tokenizer.json nor a .tiktoken"));
   EXPECT_THAT(said_of(folder / "nowhere"), HasSubstr("does not exist"));
   write(folder, "vocab.json", "{}");

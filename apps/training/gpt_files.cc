@@ -52,6 +52,11 @@ std::string tokens_of_weights(const TrainOptions& o) {
   return "bpe:" + (folder.is_absolute() ? folder : "." / folder).string();
 }
 
+std::string numbers_of_weights(const TrainOptions& o) {
+  const auto config = config_beside(o.trainer.init);
+  return config ? fmt::format("numbers:{}", config->vocabulary) : "numbers";
+}
+
 void require_room_for_export(const TrainOptions& o) {
   const std::filesystem::path folder = folder_of_weights(o.export_path), config = folder / "config.json";
   const auto sizes = [](const models::GPT::Options& of) { return std::tuple(of.layers, of.heads, of.width, of.block); };
@@ -73,14 +78,15 @@ void export_gpt(const TrainOptions& o, const models::GPT& model, const Workload&
   weights.set_text("model", o.model);
   for (const auto& [name, value] : model.settings()) weights.set_text(name, value);
   workload.describe_weights(weights);
-  save_safetensors(weights, o.export_path);
+  // Weights come last: whoever finds them finds what belongs to them.
+  if (data.pairs) data.pairs->save(folder.string());
   AtomicFile config((folder / "config.json").string());
   config.write(models::config_of(model, data.pairs ? data.vocabulary.find("<|endoftext|>") : std::nullopt));
   config.commit();
-  if (data.pairs) data.pairs->save(folder.string());
+  save_safetensors(weights, o.export_path);
   if (!o.quiet)
     fmt::print("weights for Hugging Face: {}, with {}\n", o.export_path,
-               data.pairs ? "config.json, vocab.json and merges.txt" : "config.json");
+               data.pairs ? "config.json, tokenizer.json, vocab.json and merges.txt" : "config.json");
 }
 
 }  // namespace laconic

@@ -18,6 +18,9 @@ models::GPT::Options gpt_asked_for(const TrainOptions& options, models::GPT::Opt
 /// none.
 std::string tokens_of_weights(const TrainOptions& options);
 
+/// "numbers:SIZE" with the vocabulary of that config.json; "numbers" if there is none.
+std::string numbers_of_weights(const TrainOptions& options);
+
 /// throws UsageError: what --export would write beside its file is there already, and is of something else
 void require_room_for_export(const TrainOptions& options);
 /// Writes the weights to --export, config.json beside them, and the vocabulary if it is one of pairs. All of them

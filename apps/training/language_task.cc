@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string_view>
 
+#include "apps/common/text.h"
 #include "apps/training/gpt_files.h"
 #include "apps/training/task.h"
-#include "apps/common/text.h"
 #include "core/base/parallel.h"
 #include "data/synthetic.h"
 #include "dist/trainer/language_modelling.h"
@@ -20,7 +20,7 @@ Tokens tokens_of(const TrainOptions& o) {
   const bool words = o.tokens.empty() && !numbers && (models::gpt_recipe(o.model) == nullptr || is_synthetic(o.data));
   std::string text = o.tokens;
   if (text.empty() && !words) text = tokens_of_weights(o);
-  if (text.empty()) text = numbers ? "numbers" : "chars";
+  if (text.empty()) text = numbers ? numbers_of_weights(o) : "chars";
   const Tokens tokens = words ? Tokens{} : Tokens::parse(text);
   if (is_synthetic(o.data) && tokens.kind != Tokens::Kind::words)
     refuse("synthetic text is made of words", "--tokens " + o.tokens, "leave it out, or give a text with --data");

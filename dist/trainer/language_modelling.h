@@ -15,9 +15,8 @@ namespace laconic {
 /// Training on a text, whatever is read of it in a step: B rows of T tokens per worker; the loss is the mean cross
 /// entropy of the tokens that follow them. Samples are tokens, also called words. Rows are what dropout counts: those
 /// of each batch of an epoch are others, so that micro-batches differ.
-///   evaluation    sums over all tokens of valid but its first; perplexity is exp of their mean. test in the same way
-///   at
-///                 the end, where a text has one
+///   evaluation    sums over all tokens of valid but its first; perplexity is exp of their mean. test
+///                 in the same way at the end, where a text has one
 class TextWorkload : public Workload {
  public:
   void set_device(Device device) override;
