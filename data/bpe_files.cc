@@ -92,7 +92,8 @@ constexpr char kMergesHeader[] = "#version", kBehind[] = "<|endoftext|>";
 void require_no_more_tokens(const std::string& folder, const nlohmann::json& vocabulary) {
   const std::string file = find_file({folder}, {"added_tokens.json"});
   if (file.empty()) return;
-  for (const auto& [token, number] : json_of_file(file).items())
+  const nlohmann::json more = json_of_file(file);
+  for (const auto& [token, number] : more.items())
     require<DataError>(vocabulary.contains(token), file, ": the token '", token,
                        "' is beside the vocabulary, and is not followed there. Save the tokenizer as one "
                        "tokenizer.json, as transformers' fast tokenizers do.");
