@@ -108,7 +108,7 @@ std::string utf8_text(const std::string& path) {
            1;
   };
   const std::size_t zero = text.find('\0'), good = well_formed(text);
-  if (zero != std::string::npos) require_no_zero(false, path, line_of(zero));
+  if (zero < good) require_no_zero(false, path, line_of(zero));
   if (good < text.size()) require_utf8(false, path, line_of(good));
   return text;
 }
