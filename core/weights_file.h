@@ -10,8 +10,8 @@ namespace laconic {
 
 /// Weights as any program has saved them. Headers have been read and checked, and tensors are read when they are asked
 /// for: one that nobody needs may have any type.
-///   path         a safetensors file; or an index of several, model.safetensors.index.json, which names the file of each
-///                tensor; or a folder with model.safetensors, that index, weights.safetensors or one other safetensors
+///   path         a safetensors file; or an index of several, model.safetensors.index.json, which names each tensor's
+///                file; or a folder with model.safetensors, that index, weights.safetensors or one other safetensors
 ///                file
 ///   other names  "__metadata__" may name a tensor again, as safetensors' save_model does where two weights are one
 /// throws DataError: what SafetensorsFile refuses; a file of another format, with how to convert it; a file that the
