@@ -37,7 +37,8 @@ std::string shell_word(const std::string& text) {
 }
 
 std::string converted_by(std::string_view line, const std::string& path, const char* ending) {
-  const std::string to = std::filesystem::path(path).replace_extension(ending).string();
+  std::string to = std::filesystem::path(path).replace_extension(ending).string();
+  if (to == path) to += "-converted";
   return concat("Convert it: python3 -c \"", line, "\" ", shell_word(path), " ", shell_word(to));
 }
 

@@ -49,26 +49,42 @@ class Chooser {
  private:
   void note(const std::string& sentence) { taken_.notes.push_back(file_.path() + ": " + sentence); }
 
+  static bool is_floats(const WeightsFile::Entry& entry) {
+    const ElementType* const type = element_type(entry.tensor->type);
+    return !entry.again && type && type->to_f32;
+  }
+  std::string own_name(const std::string& name) const {
+    return model_.own_name(name.starts_with(prefix_) ? name.substr(prefix_.size()) : name);
+  }
+
   void take_off_prefixes() {
-    const auto all = [&](const auto& is) { return std::ranges::all_of(file_.entries(), is); };
-    const auto is_strange = [&](const auto& e) {
-      return !known_.contains(model_.own_name(e.first.substr(prefix_.size())));
+    const auto all = [&](const auto& is) {  // that may be parameters
+      return std::ranges::all_of(file_.entries(), [&](const auto& e) { return !is_floats(e.second) || is(e.first); });
     };
-    for (bool more = !file_.entries().empty(); more && all(is_strange);) {
+    const auto is_strange = [&](const std::string& name) { return !known_.contains(own_name(name)); };
+    for (bool more = std::ranges::any_of(file_.entries(), [](const auto& e) { return is_floats(e.second); });
+         more && all(is_strange);) {
       more = false;
       for (const char* const prefix : {"module.", "_orig_mod.", "model.", "backbone."})
-        if (all([&](const auto& e) { return e.first.starts_with(prefix_ + prefix); })) prefix_ += prefix, more = true;
+        if (!more && all([&](const std::string& name) { return name.starts_with(prefix_ + prefix); }))
+          prefix_ += prefix, more = true;
     }
     if (!prefix_.empty()) note(concat("all names begin with '", prefix_, "', which is taken off"));
   }
 
   void place(const std::string& name, const WeightsFile::Entry& entry) {
-    const std::string own = model_.own_name(name.substr(prefix_.size()));
+    const std::string own = own_name(name);
     if (own.empty()) return;
     const ElementType* const type = element_type(entry.tensor->type);
-    const bool floats = type && type->to_f32;
-    if (!known_.contains(own) && (entry.again || !floats || !parts_.contains(kind_of_part(own)))) {
-      if (!entry.again && !own.ends_with("num_batches_tracked")) others_.push_back(name);
+    const bool counts = own.ends_with("num_batches_tracked");
+    if (counts && !(type && type->to_i64)) return;  // nothing is computed with it
+    for (std::size_t at = own.find('_', own.rfind('.') + 1); at != std::string::npos; at = own.find('_', at + 1))
+      require<DataError>(known_.contains(own) || !known_.contains(own.substr(0, at)), file_.path(), ": '", name,
+                         "' belongs to a tensor that ", what_,
+                         " has, as scales do where weights are quantised, and would be passed over. Save the weights "
+                         "as floats.");
+    if (!known_.contains(own) && (!is_floats(entry) || !parts_.contains(kind_of_part(own)))) {
+      if (!entry.again && !counts) others_.push_back(name);
       return;
     }
     const auto [other, is_new] = chosen_.emplace(own, name);
@@ -101,9 +117,12 @@ class Chooser {
 
   /// Rows of the embedding and of the output that stand for no token.
   void cut_vocabulary() {
-    std::set<std::int64_t> embedded;
+    std::set<std::int64_t> foretold, embedded;  // rows; positions are embedded too, and never foretold
     for (const auto& [parameter, names] : names_)
-      if (parameter->info.role == Role::embedding) embedded.insert(parameter->value().dim(0));
+      if (parameter->info.output || names.size() > 1) foretold.insert(parameter->value().dim(0));
+    for (const auto& [parameter, names] : names_)
+      if (parameter->info.role == Role::embedding && foretold.contains(parameter->value().dim(0)))
+        embedded.insert(parameter->value().dim(0));
     std::int64_t rows = 0, of = 0;
     for (const auto& [parameter, names] : names_) {
       if (!parameter->info.output && parameter->info.role != Role::embedding) continue;
@@ -129,7 +148,7 @@ class Chooser {
   void tell_of_settings() {
     const auto text = text_of_file(folder_of_weights(file_.path()) + "/config.json", 1 << 20);
     const auto config = json_or_discarded(text.value_or(""));
-    const bool described = config.is_object() && config.contains("model_type");
+    const bool described = config.is_object() && config.contains("model_type") && config["model_type"] == "gpt2";
     for (const auto& [name, own] : model_.settings())
       if (!described && own != "no" && !file_.texts().contains(name))
         note(concat("does not say with which `", name, "` it was trained; ", own, " is taken"));

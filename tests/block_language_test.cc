@@ -234,11 +234,17 @@ TEST(Gpt, ExportsAFolderWithItsVocabulary) {
   std::set<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(dir / "hf"))
     files.insert(entry.path().filename().string());
-  EXPECT_EQ(files, (std::set<std::string>{"config.json", "merges.txt", "model.safetensors", "vocab.json"}));
+  EXPECT_EQ(files,
+            (std::set<std::string>{"config.json", "merges.txt", "model.safetensors", "tokenizer.json", "vocab.json"}));
   const Result ours = run(kSmallGpt + data + "--tokens bpe:260 --eval-only --json --init " + (dir / "s"));
   const Result theirs = run("gpt --batch 4 --threads 1 --quiet " + data + "--eval-only --json --init " + (dir / "hf"));
   ASSERT_EQ(theirs.exit_code, 0) << theirs.err;
   EXPECT_EQ(last_line(theirs.out)["eval"]["loss"], last_line(ours.out)["eval"]["loss"]);
+  // Characters would lie beside a tokenizer that is not theirs.
+  std::filesystem::remove(dir / "hf/config.json");
+  const Result beside = run(kSmallGpt + data + "--steps 3 --export " + (dir / "hf"));
+  EXPECT_EQ(beside.exit_code, 2);
+  EXPECT_TRUE(has(beside.err, "tokenizer.json is there, and of something else (--export)")) << beside.err;
   const std::string mine = "{\"name\": \"mine\"}";
   dir.write("hf/config.json", {mine.begin(), mine.end()});
   const Result r = run(kSmallGpt + data + "--steps 3 --export " + (dir / "hf"));

@@ -168,6 +168,33 @@ TEST_F(Taken, AVocabularyIsCutWhereItIsPaddedAlone) {
   }
 }
 
+TEST_F(Taken, APositionIsNoTokenThatCouldBeCut) {
+  GPT::Options longer = kTiny;
+  longer.block = 64;
+  GPT model(kTiny), theirs(longer);
+  theirs.initialize(1);
+  expect_error<DataError>([&] { take(model, save(theirs.state_dict())); }, {"'wpe.weight' is [64, 8] in the file"});
+}
+
+TEST_F(Taken, ScalesOfQuantisedWeightsAreRefused) {
+  GPT model(kTiny);
+  model.initialize(1);
+  for (const DType type : {DType::u8, DType::f32}) {
+    StateDict state = model.state_dict();
+    state.set("h.0.mlp.c_fc.weight_scale", Tensor::zeros({32}, type));
+    expect_error<DataError>([&] { take(model, save(state)); }, {"'h.0.mlp.c_fc.weight_scale' belongs to a tensor"});
+  }
+}
+
+TEST_F(Taken, AveragesOfPyTorchLoseTheirPrefix) {
+  GPT model(kTiny), other(kTiny);
+  model.initialize(1), other.initialize(2);
+  StateDict state = renamed(model.state_dict(), [](const std::string& name) { return "module." + name; });
+  state.set("n_averaged", Tensor::zeros({}, DType::i64));
+  EXPECT_EQ(take(other, save(state)).size(), 2u);  // the prefix, and what was passed over
+  EXPECT_EQ(other.state_dict().at("wpe.weight").to_vector(), model.state_dict().at("wpe.weight").to_vector());
+}
+
 TEST_F(Taken, HeadsThatAFileDoesNotSayAreNoted) {
   GPT model(kTiny);
   model.initialize(1);

@@ -57,19 +57,27 @@ std::string numbers_of_weights(const TrainOptions& o) {
   return config ? fmt::format("numbers:{}", config->vocabulary) : "numbers";
 }
 
-void require_room_for_export(const TrainOptions& o) {
+void require_room_for_export(const TrainOptions& o, const models::GPT::Options& model, const TextDataset& data) {
   const std::filesystem::path folder = folder_of_weights(o.export_path), config = folder / "config.json";
-  const auto sizes = [](const models::GPT::Options& of) { return std::tuple(of.layers, of.heads, of.width, of.block); };
+  const auto sizes = [](const models::GPT::Options& of) {
+    return std::tuple(of.layers, of.heads, of.width, of.block, of.vocabulary);
+  };
   const auto is_of_such_a_gpt = [&] {
     try {
       const auto there = models::gpt_from_config(folder.string());
-      return there && sizes(*there) == sizes(gpt_asked_for(o, models::gpt_recipe(o.model)->model));
+      return there && sizes(*there) == sizes(model);
     } catch (const DataError&) {
       return false;
     }
   };
-  if (std::error_code none; std::filesystem::exists(config, none) && !is_of_such_a_gpt())
+  std::error_code none;
+  const bool described = std::filesystem::exists(config, none);
+  if (described && !is_of_such_a_gpt())
     refuse(config.string() + " is of something else, and would be replaced", "--export", "name another folder");
+  if (described && data.pairs) return;
+  for (const char* const name : {"tokenizer.json", "vocab.json", "merges.txt"})
+    if (const auto file = folder / name; std::filesystem::exists(file, none))
+      refuse(file.string() + " is there, and of something else", "--export", "name another folder");
 }
 
 void export_gpt(const TrainOptions& o, const models::GPT& model, const Workload& workload, const TextDataset& data) {

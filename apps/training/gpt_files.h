@@ -21,8 +21,9 @@ std::string tokens_of_weights(const TrainOptions& options);
 /// "numbers:SIZE" with the vocabulary of that config.json; "numbers" if there is none.
 std::string numbers_of_weights(const TrainOptions& options);
 
-/// throws UsageError: what --export would write beside its file is there already, and is of something else
-void require_room_for_export(const TrainOptions& options);
+/// throws UsageError: what --export would write beside its file is there already, and is of something else than this
+/// model and its text
+void require_room_for_export(const TrainOptions& options, const models::GPT::Options& model, const TextDataset& data);
 /// Writes the weights to --export, config.json beside them, and the vocabulary if it is one of pairs. All of them
 /// appear complete.   throws DataError
 void export_gpt(const TrainOptions& options, const models::GPT& model, const Workload& workload,

@@ -75,6 +75,7 @@ class LanguageTask final : public Task {
     const std::shared_ptr<const TextDataset> data = data_.get();
     models::GPT::Options model = gpt_asked_for(o, of_recipe);
     model.vocabulary = data->vocabulary.size();
+    if (!o.export_path.empty()) require_room_for_export(o, model, *data);
     return std::make_unique<BlockLanguageModelling>(
         std::make_shared<models::GPT>(model), data, worker.rank, worker.size,
         BlockLanguageModelling::Options{.batch = o.batch,

@@ -14,7 +14,6 @@
 #include "apps/command_line.h"
 #include "apps/training/device_options.h"
 #include "apps/training/exchange_settings.h"
-#include "apps/training/gpt_files.h"
 #include "apps/common/text.h"
 #include "apps/common/version.h"
 #include "core/base/processor.h"
@@ -247,7 +246,6 @@ void settle_texts(const Settings& settings, const TrainOptions& o, bool gpt) {
   const std::filesystem::path folder = std::filesystem::path(o.export_path).parent_path();
   if (!o.export_path.empty() && !folder.empty() && !std::filesystem::is_directory(folder))
     refuse("there is no folder " + folder.string(), "--export", "make it, or name another file");
-  if (!o.export_path.empty()) require_room_for_export(o);
 }
 
 /// Sets what follows from what was given, and refuses what makes no sense together.

@@ -78,9 +78,9 @@ void Setup::make_model() {
   if (!o.init.empty() && worker.rank == 0) {
     const dist::Busy reading(dist::Busy::With::files, "reads its weights", [this] { return o.init; });
     const auto [weights, notes] = weights_for(model, WeightsFile(o.init), o.model_name);
+    for (const std::string& note : notes) fmt::print(stderr, "laconic: note: {}\n", note);
     load_weights(model, weights, o.init, o.model_name, o.new_head);
     require_same_vocabulary(weights);
-    for (const std::string& note : notes) fmt::print(stderr, "laconic: note: {}\n", note);
   }
   arena = std::make_unique<ParameterArena>(model.parameters(), o.device);
   require<UsageError>(arena->elements() > 0, o.model_name, ": there is nothing to train: every parameter is frozen.");
