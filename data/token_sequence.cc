@@ -25,35 +25,49 @@ std::int64_t number_at(const std::byte* first, std::size_t place) {
   return static_cast<std::int64_t>(number);
 }
 
+}  // namespace
+
 /// A file in memory, from its first byte on.
-class Mapping {
+class TokenSequence::Mapping {
  public:
-  Mapping(const std::string& path, std::uint64_t bytes) : bytes_(bytes) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    require<DataError>(file >= 0, path, " cannot be opened: ", std::strerror(errno),
+  Mapping(const std::string& path, std::uint64_t bytes)
+      : path_(path), bytes_(bytes), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    require<DataError>(file_ >= 0, path, " cannot be opened: ", std::strerror(errno),
                        ". Check the path and its permissions.");
-    struct stat status {};
-    const bool whole =
-        ::fstat(file, &status) == 0 && S_ISREG(status.st_mode) && static_cast<std::uint64_t>(status.st_size) >= bytes;
-    if (whole) memory_ = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0);
+    const bool is_whole = whole();
+    if (is_whole) memory_ = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file_, 0);
     const int error = errno;
-    ::close(file);
-    require<DataError>(whole, path, " is no file of ", grouped(bytes),
-                       " bytes any more. Is something else writing it?");
+    if (memory_ == MAP_FAILED) ::close(file_);
+    require_whole(is_whole);
     require<DataError>(memory_ != MAP_FAILED, path, " cannot be mapped into memory: ", std::strerror(error),
                        ". Copy it to a disk of this machine.");
   }
-  ~Mapping() { ::munmap(memory_, bytes_); }
+  ~Mapping() {
+    ::munmap(memory_, bytes_);
+    ::close(file_);
+  }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
   const std::byte* data() const { return static_cast<const std::byte*>(memory_); }
+  /// Memory behind the end of a file cannot be read.
+  void check() const { require_whole(whole()); }
 
  private:
-  void* memory_ = MAP_FAILED;
-  std::uint64_t bytes_;
-};
+  bool whole() const {
+    struct stat status {};
+    return ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode) &&
+           static_cast<std::uint64_t>(status.st_size) >= bytes_;
+  }
+  void require_whole(bool is_whole) const {
+    require<DataError>(is_whole, path_, " is no file of ", grouped(bytes_),
+                       " bytes any more. Is something else writing it?");
+  }
 
-}  // namespace
+  std::string path_;
+  std::uint64_t bytes_;
+  int file_;
+  void* memory_ = MAP_FAILED;
+};
 
 TokenSequence::TokenSequence(std::vector<std::int32_t> numbers) : size_(numbers.size()) {
   const auto memory = std::make_shared<const std::vector<std::int32_t>>(std::move(numbers));
@@ -68,7 +82,7 @@ TokenSequence TokenSequence::map(const std::string& path, std::uint64_t offset, 
   if (size == 0) return s;
   const auto mapping = std::make_shared<const Mapping>(path, offset + size * bytes_of(type));
   s.first_ = mapping->data() + offset;
-  s.memory_ = mapping;
+  s.mapping_ = mapping;
   return s;
 }
 
@@ -106,6 +120,7 @@ std::int32_t TokenSequence::operator[](std::size_t place) const {
 }
 
 void TokenSequence::read(std::size_t begin, std::size_t count, std::int64_t* to) const {
+  if (is_mapped() && count > 1) mapping_->check();
   const bool good = with_type([&]<class T>() {
     bool all = true;
     for (std::size_t i = 0; i < count; ++i) {
@@ -131,6 +146,7 @@ std::vector<std::int32_t> TokenSequence::numbers() const {
 }
 
 std::int64_t TokenSequence::largest() const {
+  if (is_mapped()) mapping_->check();
   const auto [least, most] = with_type([&]<class T>() {
     std::pair<std::int64_t, std::int64_t> ends(0, -1);
     T low = 0, high = 0;  // a loop over one type is many times as fast
@@ -149,6 +165,7 @@ std::int64_t TokenSequence::largest() const {
 void TokenSequence::add_to(Digest& digest) const {
   const std::size_t each = bytes_of(type_), bytes = size_ * each;
   if (!is_mapped()) return digest.add(first_, bytes);
+  mapping_->check();
   constexpr std::size_t kSamples = 256, kSample = 4096;
   digest.add(&size_, sizeof size_);
   if (bytes <= kSamples * kSample) return digest.add(first_, bytes);

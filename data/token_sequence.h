@@ -21,8 +21,8 @@ class TokenSequence {
   TokenSequence(std::vector<std::int32_t> numbers);  // NOLINT: a sequence is what its numbers are
   TokenSequence(std::initializer_list<std::int32_t> numbers) : TokenSequence(std::vector<std::int32_t>(numbers)) {}
 
-  /// Maps a part of a file into memory: nothing is read before it is asked for, and nothing copied. The file must not
-  /// become shorter as long as the sequence is used.
+  /// Maps a part of a file into memory: nothing is read before it is asked for, and nothing copied. A file that has
+  /// become shorter is refused by read(); one that does while it is read ends the program.
   ///   offset : bytes before the first number      size : numbers      limit : what all of them are below
   /// Whatever reads a number that is negative or not below `limit` throws DataError, which names the first such number
   /// and its place: of the file, if it is among its first 2^24 ones, else of what was to be read.
@@ -49,12 +49,14 @@ class TokenSequence {
   friend bool operator==(const TokenSequence& a, const TokenSequence& b) { return a.numbers() == b.numbers(); }
 
  private:
-  bool is_mapped() const { return !path_.empty(); }
+  bool is_mapped() const { return mapping_ != nullptr; }
   template <class F>
   auto with_type(F&& f) const;
   [[noreturn]] void refuse(std::size_t begin) const;
 
-  std::shared_ptr<const void> memory_;
+  class Mapping;
+  std::shared_ptr<const Mapping> mapping_;  // null: the numbers lie in memory_
+  std::shared_ptr<const std::vector<std::int32_t>> memory_;
   const std::byte* first_ = nullptr;
   std::size_t size_ = 0;
   Type type_ = Type::i32;

@@ -223,6 +223,19 @@ TEST_F(TokenFile, OfSixteenGigabytesIsReadWhereItIsAsked) {
   EXPECT_THAT(error_of<DataError>([&] { small.train[kTrain]; }), HasSubstr("token 5,000,000,000 (from 0) is 4660"));
 }
 
+TEST_F(TokenFile, ThatBecameShorterIsRefused) {
+  write("train.bin", Bytes(200'000, 1));
+  const TokenSequence tokens = map_token_file(folder_ / "train.bin", 300);
+  std::int64_t read[2];
+  tokens.read(99'998, 2, read);
+  std::filesystem::resize_file(folder_ / "train.bin", 100);
+  const std::string said = error_of<DataError>([&] { tokens.read(99'998, 2, read); });
+  EXPECT_THAT(said, HasSubstr("is no file of 200,000 bytes any more"));
+  EXPECT_NE(error_of<DataError>([&] { tokens.largest(); }), "");
+  Digest digest;
+  EXPECT_NE(error_of<DataError>([&] { tokens.add_to(digest); }), "");
+}
+
 TEST(TokenSequence, ReadsTheLastNumberBehindItsEnd) {
   const TokenSequence tokens{4, 5, 6, 7};
   std::int64_t got[4];
