@@ -224,7 +224,7 @@ TEST_F(TokenFile, OfSixteenGigabytesIsReadWhereItIsAsked) {
 }
 
 TEST_F(TokenFile, ThatBecameShorterIsRefused) {
-  write("train.bin", Bytes(200'000, 1));
+  write("train.bin", Bytes(200'000, 0));
   const TokenSequence tokens = map_token_file(folder_ / "train.bin", 300);
   std::int64_t read[2];
   tokens.read(99'998, 2, read);
