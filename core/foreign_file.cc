@@ -27,15 +27,6 @@ constexpr std::string_view kFromGguf =
     "import sys, os; from transformers import AutoModelForCausalLM as M; p = os.path.abspath(sys.argv[1]); "
     "M.from_pretrained(os.path.dirname(p), gguf_file=os.path.basename(p)).save_pretrained(sys.argv[2])";
 
-/// One word of a shell's line.
-std::string shell_word(const std::string& text) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+,=@%^";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return word + "'";
-}
-
 std::string converted_by(std::string_view line, const std::string& path, const char* ending) {
   std::string to = std::filesystem::path(path).replace_extension(ending).string();
   if (to == path) to += "-converted";

@@ -1,7 +1,6 @@
 #include "data/text_blocks.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "core/base/error.h"
@@ -9,15 +8,6 @@
 #include "data/input_file.h"
 
 namespace laconic {
-
-/// A number evenly from 0 … n - 1.   n >= 1
-static std::int64_t drawn(Random random, std::uint64_t n) {
-  if (n <= std::numeric_limits<std::uint32_t>::max()) return random.below(static_cast<std::uint32_t>(n));
-  for (const std::uint64_t rejected = (0 - n) % n;;) {
-    const std::uint64_t high = random.bits(), bits = high << 32 | random.bits();
-    if (bits >= rejected) return static_cast<std::int64_t>(bits % n);
-  }
-}
 
 TextBlocks::TextBlocks(const TokenSequence& text, const Options& options) : text_(text), o_(options) {
   require<UsageError>(o_.batch >= 1 && o_.length >= 1, "blocks of text: batch = ", o_.batch, ", length = ", o_.length,
@@ -77,9 +67,9 @@ TextBlocks::Batch TextBlocks::batch(std::int64_t number) const {
   for (std::int64_t b = 0; b < std::ssize(starts); ++b) {
     const std::int64_t sample = o_.rank * o_.batch + b, at = number * o_.batch + b;
     starts[static_cast<std::size_t>(b)] =
-        seed_ ? drawn(Random(*seed_, Purpose::blocks, static_cast<std::uint64_t>(number),
-                             static_cast<std::uint64_t>(sample)),
-                      static_cast<std::uint64_t>(last + 1 - length))
+        seed_ ? static_cast<std::int64_t>(Random(*seed_, Purpose::blocks, static_cast<std::uint64_t>(number),
+                                                 static_cast<std::uint64_t>(sample))
+                                              .below_large(static_cast<std::uint64_t>(last + 1 - length)))
               : blocks_[static_cast<std::size_t>(at)] * length;
   }
   const std::int64_t rows = std::ssize(starts) * length;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -12,6 +13,24 @@
 
 namespace laconic {
 namespace {
+
+TEST(Random, DrawsEvenlyWhat32BitsCannotHold) {
+  // Of 2^64 values a quarter is left over: taken modulo n, the first third would come half the time.
+  constexpr std::uint64_t kN = std::uint64_t{3} << 62;
+  constexpr int kDraws = 30'000;
+  Random random(1, Purpose::blocks);
+  int thirds[3] = {};
+  for (int i = 0; i < kDraws; ++i) {
+    const std::uint64_t drawn = random.below_large(kN);
+    ASSERT_LT(drawn, kN);
+    ++thirds[drawn >> 62];
+  }
+  for (const int third : thirds) EXPECT_NEAR(third, kDraws / 3, 5 * std::sqrt(kDraws * 2.0 / 9));
+  for (const std::uint32_t n : {1u, 7u, 0xFFFFFFFFu}) {
+    Random same = random;
+    EXPECT_EQ(random.below_large(n), same.below(n));
+  }
+}
 
 /// Word i is the number i, so that a word tells its place.
 std::vector<std::int32_t> counted_words(std::int64_t n) {

@@ -47,8 +47,7 @@ std::pair<std::string, std::string> title_and_file(const std::string& argument);
 /// dash, and a blank or a dash follows its colon.
 std::pair<std::string, std::string> labelled(const std::string& text);
 
-/// The word as one types it in a shell: in quotes if it needs them.
-std::string shell_word(const std::string& word);
+/// The words as one types them in a shell: each by shell_word (core/base/error.h).
 std::string shell_line(const std::vector<std::string>& words);
 /// The words of a text as a shell would split it: at blanks, with '...', "..." and \ keeping them together.
 /// Throws UsageError in the name of `where` if a quote is not closed.

@@ -10,9 +10,10 @@
 #include <set>
 
 #include "apps/common/machine.h"
-#include "apps/launch/mpirun.h"
 #include "apps/common/text.h"
+#include "apps/launch/mpirun.h"
 #include "core/base/cores.h"
+#include "core/base/error.h"
 #include "core/base/json.h"
 
 namespace laconic {

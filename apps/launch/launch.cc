@@ -10,13 +10,14 @@
 #include <optional>
 #include <sstream>
 
+#include "apps/common/machine.h"
+#include "apps/common/terminal.h"
+#include "apps/common/text.h"
 #include "apps/launch/child_process.h"
 #include "apps/launch/mpirun.h"
 #include "apps/programs.h"
 #include "apps/training/options.h"
-#include "apps/common/machine.h"
-#include "apps/common/terminal.h"
-#include "apps/common/text.h"
+#include "core/base/error.h"
 #include "core/base/parse.h"
 #include "core/base/processor.h"
 #include "dist/trainer/checkpoint.h"

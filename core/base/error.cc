@@ -56,6 +56,16 @@ std::string nearest(const std::string& word, const char* const* candidates, std:
   return best;
 }
 
+std::string shell_word(const std::string& word) {
+  if (!word.empty() &&
+      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,+@%") ==
+          std::string::npos)
+    return word;
+  std::string quoted = "'";
+  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 void refuse_unknown(const std::string& kind, const std::string& word, const std::string& where,
                     const std::vector<std::string>& choices) {
   std::string all;

@@ -88,6 +88,9 @@ void require(bool ok, const Parts&... parts) {
     throw_text<E>({TextPart(parts)...});
 }
 
+/// A word as one types it in a shell: in quotes if it needs them.
+std::string shell_word(const std::string& word);
+
 /// The candidate that is nearest to `word` by edit distance, or "" if none is near (more than half of the word
 /// differs). Each of the first four letters that are the same takes off a tenth (as Winkler 1990 weighs a common
 /// beginning).

@@ -1,6 +1,7 @@
 #include "core/base/random.h"
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 namespace laconic {
@@ -41,6 +42,14 @@ std::uint32_t Random::below(std::uint32_t n) {
     while (static_cast<std::uint32_t>(product) < reject_below) product = std::uint64_t{bits()} * n;
   }
   return static_cast<std::uint32_t>(product >> 32);
+}
+
+std::uint64_t Random::below_large(std::uint64_t n) {
+  if (n <= std::numeric_limits<std::uint32_t>::max()) return below(static_cast<std::uint32_t>(n));
+  for (const std::uint64_t rejected = (0 - n) % n;;) {
+    const std::uint64_t high = bits(), drawn = high << 32 | bits();
+    if (drawn >= rejected) return drawn % n;
+  }
 }
 
 }  // namespace laconic

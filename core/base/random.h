@@ -49,6 +49,8 @@ class Random {
   float uniform(float low, float high);             ///< [low, high)
   float normal();                                   ///< mean 0, variance 1 (Box-Muller)
   std::uint32_t below(std::uint32_t n);             ///< uniform over 0 … n-1, unbiased (Lemire 2019). n >= 1
+  /// The same over 0 … n-1 for any n >= 1: below(n) where 32 bits hold it.
+  std::uint64_t below_large(std::uint64_t n);
   /// Puts elements into a random order (Fisher-Yates), each as likely as any other. Fewer than 2^32 elements.
   template <class Order>
   void shuffle(Order& order) {
